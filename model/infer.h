@@ -1,0 +1,45 @@
+/* Inference: distinct work only. Rows are deduplicated by key; embedding, norm and W_in run once per distinct row; sequences are
+ * sorted and walked as a trie so that the recurrent state advances once per distinct prefix; W_out, residual and head run once per distinct program.
+ * A program's result does not depend on what else is in the batch, on its order or on the thread: bit for bit.
+ *
+ * A `tm_plan` is a model prepared for the kernels (transposed, padded); immutable, shared by threads.
+ * A `tm_batch` is one worker's arena; it grows to the largest batch seen and then allocates nothing. */
+#ifndef TM_INFER_H
+#define TM_INFER_H
+
+#include "model/dataset.h"
+#include "model/net.h"
+
+struct tm_plan;
+struct tm_plan *tm_plan_new(const struct tm_model *m);  /* copies what it needs; NULL when out of memory */
+void tm_plan_free(struct tm_plan *p);
+
+struct tm_batch;
+struct tm_batch *tm_batch_new(void);
+void tm_batch_free(struct tm_batch *b);
+
+/* Start a batch for programs encoded by the plan's feature set. */
+int tm_batch_begin(struct tm_batch *b, const struct tm_plan *p);
+/* Encode and add one program; returns its index in the batch (0, 1, ...) or -TP_E_x (the batch goes on without it). */
+int tm_batch_add(struct tm_batch *b, const struct tp_record *r, const struct tclfeat_hw *hw, struct tp_err *e);
+/* Add a program of a dataset (same feature set). */
+int tm_batch_add_dataset(struct tm_batch *b, const struct tm_dataset *d, uint32_t program);
+
+/* Run. Arrays of the number of added programs: score = sigmoid(a s + b) in double, clamped to [1e-6, 1 - 1e-6];
+ * latency = exp(l + shift) seconds, positive and finite; raw s (may be NULL). */
+int tm_batch_run(struct tm_batch *b, double *score, double *latency, double *raw);
+
+/* What the last run shared, for metrics and benches. */
+struct tm_batch_stats {
+    uint64_t programs, rows, distinct_rows, distinct_prefixes, distinct_programs;
+};
+void tm_batch_stats(const struct tm_batch *b, struct tm_batch_stats *s);
+
+/* The kernel set in use: "portable", "avx2", "avx512", "neon". Chosen once at the first call from the CPU and TCLD_SIMD. */
+const char *tm_simd_name(void);
+
+/* Convenience for evaluation: predict programs idx[0..n) of a dataset in batches. */
+int tm_predict_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n, double *score, double *latency,
+                       double *raw);
+
+#endif
