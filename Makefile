@@ -1,0 +1,159 @@
+# tcld: one non-recursive Makefile.  `make help` lists the targets.
+#   V=1            show whole commands
+#   SAN=address    (also undefined, thread, address,undefined) sanitized build in build/san-$(SAN)
+#   CC=clang       other compiler
+#   DESTDIR=, PREFIX=/usr/local  for install
+
+CC       ?= gcc
+PREFIX   ?= /usr/local
+VERSION  := 0.1.0
+SAN      ?=
+BUILD    := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+comma    := ,
+
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wwrite-strings
+OPT      ?= -O2 -g
+CFLAGS   ?=
+ALL_CFLAGS = -std=gnu11 $(OPT) $(WARN) -fPIC -fno-math-errno -ffp-contract=off -D_GNU_SOURCE -DTCLD_VERSION='"$(VERSION)"' -I. -I$(BUILD)/gen \
+	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all) $(PKG_CFLAGS) $(CFLAGS)
+ALL_LDFLAGS = $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
+
+PKGS_LIB    := sqlite3 zlib libzstd nettle openblas jansson
+PKGS_DAEMON := libmicrohttpd jansson libuv inih
+PKGS_CLIENT := libcurl jansson
+PKGS_TEST   := check
+PKGS        := $(sort $(PKGS_LIB) $(PKGS_DAEMON) $(PKGS_CLIENT) $(PKGS_TEST))
+PKG_CONFIG  ?= pkg-config
+PKG_CFLAGS   = $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
+libs         = $(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null)
+
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
+
+# ---- sources -------------------------------------------------------------------------------------------------------
+ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ifeq ($(ARCH),x86_64)
+SIMD := portable avx2 avx512
+else ifeq ($(ARCH),aarch64)
+SIMD := portable neon
+else
+SIMD := portable
+endif
+# avx512: the Skylake-X set; every machine with it also has avx2, fma, bmi2
+SIMD_FLAGS_portable := -O3
+SIMD_FLAGS_avx2     := -O3 -mavx2 -mfma -mbmi2 -ffp-contract=fast
+SIMD_FLAGS_avx512   := -O3 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512 -ffp-contract=fast
+SIMD_FLAGS_neon     := -O3 -ffp-contract=fast
+
+src      = $(sort $(wildcard $(1)/*.c))
+obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# model/simd_*.c is compiled once per kernel set (-DTM_SIMD=<set>); model/kern_<set>.c belongs to one set
+SIMD_SRC := $(call src,model/simd_)
+SIMD_TPL := $(sort $(wildcard model/simd_*.c))
+KERN_ALL := $(sort $(wildcard model/kern_*.c))
+KERN_OBJ := $(foreach s,$(SIMD),$(if $(wildcard model/kern_$(s).c),$(BUILD)/obj/model/kern_$(s).o) \
+	$(foreach t,$(SIMD_TPL),$(patsubst model/%.c,$(BUILD)/obj/model/%.$(s).o,$(t))))
+PROTO_OBJ := $(call obj,$(call src,proto))
+LIB_SRC  := $(filter-out $(SIMD_TPL) $(KERN_ALL),$(foreach d,proto model store sampler ckd,$(call src,$(d))))
+LIB_OBJ  := $(call obj,$(LIB_SRC)) $(KERN_OBJ)
+# model/real_*.c is compiled a second time with -DTM_DOUBLE for the gradient check
+DOUBLE_OBJ := $(patsubst model/%.c,$(BUILD)/obj/model/%.double.o,$(wildcard model/real_*.c model/simd_*.c))
+DAEMON_OBJ := $(call obj,$(filter-out daemon/main.c,$(call src,daemon)))
+CLIENT_OBJ := $(call obj,$(filter-out clients/main_%.c,$(call src,clients)))
+LAB_OBJ    := $(call obj,$(call src,lab))
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
+HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
+UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
+
+.PHONY: help all deps demo run check check-unit check-http lint bench fuzz install clean FORCE
+.SECONDARY:
+.DEFAULT_GOAL := all
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab and libtclfeat
+
+deps: ## find what is missing and install it (root or sudo), or print the line to type
+	$(Q)PKGS="$(PKGS)" PKG_CONFIG="$(PKG_CONFIG)" CC="$(CC)" sh config/deps.sh
+
+# ---- rules ---------------------------------------------------------------------------------------------------------
+$(BUILD)/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/obj/model/%.double.o: model/%.c Makefile
+	@mkdir -p $(@D)
+	$(call say,CC,'$< (double)')
+	$(Q)$(CC) $(ALL_CFLAGS) -O3 -DTM_DOUBLE -DTM_SIMD=portable -MMD -MP -c -o $@ $<
+define simd_rules
+$(BUILD)/obj/model/kern_$(1).o: model/kern_$(1).c Makefile
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$<)
+	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
+$(BUILD)/obj/model/%.$(1).o: model/%.c Makefile
+	@mkdir -p $$(@D)
+	$$(call say,CC,'$$< ($(1))')
+	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach s,$(SIMD),$(eval $(call simd_rules,$(s))))
+# training code is the hot path of `retrain`
+$(BUILD)/obj/model/real_%.o: OPT := -O3 -g
+
+$(BUILD)/libtcl.a: $(LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BUILD)/libtclfeat.a: $(PROTO_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BUILD)/libtclfeat.so: $(PROTO_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libtclfeat.so.1 -o $@ $^ $(call libs,nettle zlib) -lm
+$(BUILD)/tcld: $(BUILD)/obj/daemon/main.o $(DAEMON_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/lab: $(LAB_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_LIB)) -lm -lpthread
+$(BUILD)/demo: $(BUILD)/obj/clients/main_demo.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/libtcl.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/http/%: $(BUILD)/obj/tests/http/%.o $(HTTP_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+
+# ---- what people run -----------------------------------------------------------------------------------------------
+# The first make installs what is missing, the second one sees it (pkg-config runs once per make).
+demo: ## set up, start tcld on real logs, train, rank programs it has never seen
+	$(Q)$(MAKE) --no-print-directory deps
+	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
+	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo
+
+run: ## the same, then leave the daemon running and print three curl lines
+	$(Q)$(MAKE) --no-print-directory deps
+	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
+	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo --keep-running
+
+check: ## set up, lint, unit tests, black-box tests
+	$(Q)$(MAKE) --no-print-directory deps
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-http
+	@echo "check: all passed"
+
+check-unit: $(UNIT)
+	$(Q)for t in $(UNIT); do $$t || exit 1; done
+check-http: $(HTTP) $(BUILD)/tcld
+	$(Q)for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
+
+lint: ## format, include direction, banned functions, cppcheck
+	$(Q)sh tests/lint/lint.sh
+
+clean: ## remove build/
+	$(Q)rm -rf build
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
