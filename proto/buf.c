@@ -201,7 +201,8 @@ void tp_buf_json_num(struct tp_buf *b, double v, int digits)
         tp_buf_put(b, "null", 4);
         return;
     }
+    digits = digits < 1 ? 1 : digits > 17 ? 17 : digits;
     char *w = tp_buf_grow(b, TP_NUM_TEXT);
     if (w != NULL)
-        b->n += tp_num_format(w, v, digits < 1 ? 1 : digits > 17 ? 17 : digits);
+        b->n += tp_num_format(w, v, digits, digits);
 }

@@ -159,7 +159,7 @@ static void decimal_libc(double v, int digits, uint64_t *q_out, int *e10_out)
     *e10_out = *p == 'e' ? (int)strtol(p + 1, NULL, 10) : 0;
 }
 
-size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits)
+size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed)
 {
     char *w = out;
     if (signbit(v)) {
@@ -181,7 +181,7 @@ size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits)
     while (nd > 1 && d[nd - 1] == '0')
         nd--;
 
-    if (e10 < -4 || e10 >= digits) {
+    if (e10 < -4 || e10 >= fixed) {
         *w++ = d[0];
         if (nd > 1) {
             *w++ = '.';

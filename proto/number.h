@@ -16,7 +16,8 @@ enum {
  * (overflow) or is longer than TP_NUM_LEXEME. Underflow gives 0 or a subnormal. */
 int tp_num_parse(const char *s, size_t n, double *out);
 
-/* What printf("%.{digits}g") prints for a finite v, 1 <= digits <= 17. Not NUL-terminated; returns the length. */
-size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits);
+/* A finite v with `digits` significant digits, 1..17, trailing zeros dropped; from 10^fixed on (and below 1e-4) with an
+ * exponent. fixed = digits prints what printf("%.{digits}g") does. Not NUL-terminated; returns the length. */
+size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed);
 
 #endif
