@@ -1,4 +1,4 @@
-/* Every handler of routes.def. */
+/* Every handler that routes.def names. */
 #ifndef TD_HANDLERS_H
 #define TD_HANDLERS_H
 

@@ -5,7 +5,7 @@
 #include "proto/tclfeat.h"
 #include "store/store.h"
 
-/* kind and descriptor JSON -> *out. Keys that the encoders do not know, and values that are no positive finite numbers, are left unknown. */
+/* kind and descriptor JSON -> *out. Keys that the encoders do not know, and values that are no finite numbers >= 0, are left unknown. */
 void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out);
 
 /* st_hardware_get, but UNKNOWN_HARDWARE says which PUT to send first. *out needs st_hardware_clear. */

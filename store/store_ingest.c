@@ -55,6 +55,7 @@ struct st_ingest {
     size_t n_rows, cap_rows;
     struct variant *variants;
     size_t n_variants, cap_variants;
+    uint32_t last;               /* variant of the row before */
     uint32_t seen[VARIANT_SEEN]; /* index + 1 by first byte of the digest */
     struct tp_buf arena;
     struct tp_buf scratch;
@@ -112,6 +113,11 @@ static struct span keep(struct tp_buf *arena, const void *p, size_t n)
     return s;
 }
 
+static const char *at(const struct st_ingest *b, struct span s)
+{
+    return b->arena.p + s.at;
+}
+
 static void sha256(const struct tp_buf *b, size_t n, uint8_t *out)
 {
     struct sha256_ctx c;
@@ -123,6 +129,15 @@ static void sha256(const struct tp_buf *b, size_t n, uint8_t *out)
 static int no_memory(struct tp_err *e)
 {
     return tp_fail(e, TP_E_NO_MEMORY, "no memory for a batch of measurements");
+}
+
+/* Most records follow one of the same task: a comparison is cheaper than a hash. */
+static bool is_variant(const struct st_ingest *b, uint32_t i, const struct tp_record *r, const char *array, size_t n)
+{
+    const struct variant *v = &b->variants[i];
+    return v->array.n == n && v->has_version == r->has_version &&
+           v->version.n == (r->has_version ? r->version.n : 0) && memcmp(at(b, v->array), array, n) == 0 &&
+           (v->version.n == 0 || memcmp(at(b, v->version), r->version.s, v->version.n) == 0);
 }
 
 /* The variant of r's task in this batch, added when it is new. */
@@ -140,10 +155,14 @@ static int find_variant(struct st_ingest *b, const struct tp_record *r, uint32_t
     tp_task_emit(&r->task, t);
     if (t->oom)
         return no_memory(e);
+    if (b->n_variants && is_variant(b, b->last, r, t->p + head, t->n - head)) {
+        *out = b->last;
+        return 0;
+    }
     sha256(t, sizeof v.digest, v.digest);
     uint32_t *seen = &b->seen[v.digest[0] % VARIANT_SEEN];
     if (*seen && memcmp(b->variants[*seen - 1].digest, v.digest, sizeof v.digest) == 0) {
-        *out = *seen - 1;
+        *out = b->last = *seen - 1;
         return 0;
     }
 
@@ -158,10 +177,10 @@ static int find_variant(struct st_ingest *b, const struct tp_record *r, uint32_t
     tp_task_identity(&r->task, &b->arena);
     v.identity.n = b->arena.n - v.identity.at;
     tp_task_id(&r->task, v.task_id);
-    if (b->arena.oom || !grow((void **)&b->variants, b->n_variants, &b->cap_variants, sizeof v))
+    if (!v.task_id[0] || b->arena.oom || !grow((void **)&b->variants, b->n_variants, &b->cap_variants, sizeof v))
         return no_memory(e);
     b->variants[b->n_variants] = v;
-    *out = (uint32_t)b->n_variants++;
+    *out = b->last = (uint32_t)b->n_variants++;
     *seen = *out + 1;
     return 0;
 }
@@ -223,11 +242,6 @@ int st_ingest_add(struct st_ingest *b, const struct tp_record *r, struct tp_err 
 }
 
 /* ---- on the writer ---- */
-
-static const char *at(const struct st_ingest *b, struct span s)
-{
-    return b->arena.p + s.at;
-}
 
 static int task_row(struct st_db *db, const struct st_ingest *b, struct variant *v, struct tp_err *e)
 {
@@ -313,7 +327,7 @@ static int program_row(struct st_db *db, const struct st_ingest *b, const struct
 static int measurement_row(struct st_db *db, struct st_ingest *b, const struct row *r, int64_t hw, struct tp_err *e)
 {
     struct variant *v = &b->variants[r->variant];
-    int64_t program;
+    int64_t program = 0;
     bool measured;
     int rc = program_row(db, b, r, v->task, hw, &program, &measured, e);
     if (rc < 0)
