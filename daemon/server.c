@@ -307,6 +307,11 @@ size_t td_server_connections(const struct td_server *s)
     return atomic_load(&s->connections);
 }
 
+size_t td_server_body_bytes(const struct td_server *s)
+{
+    return atomic_load(&s->body_bytes);
+}
+
 size_t td_server_busy(const struct td_server *s)
 {
     return atomic_load(&s->busy);

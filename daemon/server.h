@@ -17,6 +17,7 @@ void td_server_free(struct td_server *s);
 
 int td_server_port(const struct td_server *s);              /* of the first TCP listener, 0 none */
 size_t td_server_connections(const struct td_server *s);    /* any thread */
+size_t td_server_body_bytes(const struct td_server *s);     /* memory of all request bodies; any thread */
 /* Requests whose reply is not handed over yet, and those of them that wait suspended for a handler. Any thread. */
 size_t td_server_busy(const struct td_server *s);
 size_t td_server_suspended(const struct td_server *s);
