@@ -125,7 +125,7 @@ static void run_group(struct st_store *s, struct st_op *first)
 {
     struct st_op **tail = &first->next;
     size_t rows = first->rows;
-    int64_t until = now_ms() + ST_GROUP_MS;
+    int64_t until = now_ms() + s->group_ms;
 
     int rc = st_db_exec(&s->db, "BEGIN IMMEDIATE", NULL);
     if (rc == 0)
@@ -220,6 +220,7 @@ int st_writer_start(struct st_store *s, struct tp_err *e)
 {
     sigset_t all, old;
     s->checkpoint_at = CHECKPOINT_FRAMES;
+    s->group_ms = ST_GROUP_MS;
     sqlite3_wal_hook(s->db.h, on_commit, s);
     /* signals are for the thread that waits for them */
     sigfillset(&all);
