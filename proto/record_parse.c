@@ -90,43 +90,50 @@ static const char *bad_operand(struct reader *c, const char *p, uint32_t k, int 
                                 tp_step_tag(kind), name_n, name, is_n, is, wanted));
 }
 
+/* Tags as little-endian words, so that one is found by comparing numbers, without a branch that depends on the kind. */
+#define TAG_BYTE(tag, i)                                                                                               \
+    ((uint32_t)(uint8_t)(#tag)[sizeof #tag > (i) ? (i) : 0] << (8 * (i)) & (sizeof #tag > (i) ? ~0u : 0))
+static const struct {
+    uint32_t word[TP_STEP_KINDS];
+    uint8_t len[TP_STEP_KINDS];
+} tags = {
+    {
+#define X(tag, grammar, meaning) TAG_BYTE(tag, 0) | TAG_BYTE(tag, 1) | TAG_BYTE(tag, 2) | TAG_BYTE(tag, 3),
+#include "proto/steps.def"
+#undef X
+    },
+    {
+#define X(tag, grammar, meaning) sizeof #tag - 1,
+#include "proto/steps.def"
+#undef X
+    },
+};
+
 /* p at a step's first item. The kind, and p behind the tag; NULL: error. */
 static const char *read_tag(struct reader *c, const char *p, uint32_t k, int *kind)
 {
-    static const struct {
-        char text[7], n;
-    } tags[TP_STEP_KINDS] = {
-#define X(tag, grammar, meaning) {#tag, sizeof #tag - 1},
-#include "proto/steps.def"
-#undef X
-    };
     const char *end = c->j.end;
     if (p < end && *p == '"') {
-        char word[4] = {0};
-        int n = 0;
+        uint32_t word = 0;
+        int n = 0, found = -1;
         for (p++; n < 4 && p + n < end && p[n] != '"'; n++)
-            word[n] = p[n];
-        if (p + n < end && p[n] == '"') {
-            uint32_t w, t;
-            memcpy(&w, word, 4);
-            for (int i = 0; i < TP_STEP_KINDS; i++) {
-                memcpy(&t, tags[i].text, 4);
-                if (w == t && n == tags[i].n) { /* the length: a NUL in the input looks like padding */
-                    *kind = i;
-                    return p + n + 1;
-                }
-            }
+            word |= (uint32_t)(uint8_t)p[n] << (8 * n);
+        for (int i = 0; i < TP_STEP_KINDS; i++)
+            found = tags.word[i] == word ? i : found;
+        /* The length, because a NUL in the input looks like padding. */
+        if (found >= 0 && n == tags.len[found] && p + n < end && p[n] == '"') {
+            *kind = found;
+            return p + n + 1;
         }
         /* Unknown, longer, or written with escapes. */
         struct tp_json_text t;
         const char *after = tp_json_string(&c->j, p, &t);
         if (after == NULL)
             return syntax(c, c->j.p, k, NULL);
-        for (int i = 0; i < TP_STEP_KINDS; i++)
-            if (tp_json_is(&t, tags[i].text)) {
-                *kind = i;
-                return after;
-            }
+        char text[32];
+        *kind = t.n <= sizeof text ? tp_step_by_tag(text, tp_json_unescape(t.s, t.n, text)) : -1;
+        if (*kind >= 0)
+            return after;
         return stop(c, tp_step_fail(c->e, TP_E_UNKNOWN_STEP, k, -1, -1, "kind \"%.*s\" is not known",
                                     t.n < 32 ? (int)t.n : 32, t.s));
     }
@@ -227,7 +234,7 @@ static const char *read_step(struct reader *c, const char *p, uint32_t k)
         return NULL;
     memset(s, 0, sizeof *s);
     s->kind = (uint8_t)kind;
-    int rc = tp_record_room(c->m, TP_MAX_LIST, c->e);
+    int rc = c->m->cap_ints - c->m->n_ints >= TP_MAX_LIST ? 0 : tp_record_room(c->m, TP_MAX_LIST, c->e);
     if (rc != 0)
         return stop(c, rc);
 
@@ -277,8 +284,7 @@ static int read_state(struct reader *c)
 
     static const char *const want[2] = {"an empty array (stages)", "an array of steps"};
     for (int i = 0; i < 2; i++) {
-        char pointer[8];
-        snprintf(pointer, sizeof pointer, "/i/1/%d", i);
+        const char *pointer = i == 0 ? "/i/1/0" : "/i/1/1";
         int more = tp_json_more(j);
         if (more < 0)
             return tp_json_fail(j, pointer, c->e);
