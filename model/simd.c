@@ -2,6 +2,8 @@
  * avx512 means the Skylake-X subset (F, DQ, BW, VL), as the Makefile compiles it; both AVX sets need FMA and BMI2. */
 #include "model/simd.h"
 
+#include "model/ops.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,4 +82,30 @@ const char *tm_simd_ignored(void)
 {
     pthread_once(&once, choose);
     return ignored[0] ? ignored : NULL;
+}
+
+extern const struct tm_ops tm_ops_table_portable;
+#if defined(__x86_64__)
+extern const struct tm_ops tm_ops_table_avx2, tm_ops_table_avx512;
+#elif defined(__aarch64__)
+extern const struct tm_ops tm_ops_table_neon;
+#endif
+
+const struct tm_ops *tm_ops_get(enum tm_simd_set s)
+{
+    if (!tm_simd_supported(s))
+        return NULL;
+    switch (s) {
+#if defined(__x86_64__)
+    case TM_SIMD_AVX2:
+        return &tm_ops_table_avx2;
+    case TM_SIMD_AVX512:
+        return &tm_ops_table_avx512;
+#elif defined(__aarch64__)
+    case TM_SIMD_NEON:
+        return &tm_ops_table_neon;
+#endif
+    default:
+        return &tm_ops_table_portable;
+    }
 }

@@ -1,0 +1,29 @@
+/* The daemon's one state object and the life of its parts. Nothing else is global but the log level.
+ *
+ * Start order: config -> log -> store (migrate, interrupt stale jobs) -> registry (load models) -> pools -> jobs -> HTTP -> port file -> READY=1.
+ * Drain is the reverse: stop accepting, finish what is in flight, cancel jobs, flush the store, exit 0. */
+#ifndef TD_DAEMON_H
+#define TD_DAEMON_H
+
+#include "daemon/config.h"
+#include "store/store.h"
+
+#include <stdatomic.h>
+
+struct td_daemon {
+    struct td_config config;        /* immutable after start but for reloadable keys (atomics inside) */
+    struct st_store *store;
+    struct td_registry *registry;   /* models in memory: daemon/registry.h */
+    struct td_pool *predict_pool;   /* predictions only: daemon/pool.h */
+    struct td_pool *api_pool;       /* requests that read or write the store, measurement parsing */
+    struct td_jobs *jobs;           /* job threads: daemon/jobs.h */
+    struct td_server *server;       /* HTTP: daemon/server.h */
+    struct td_metrics *metrics;     /* daemon/metrics.h */
+    _Atomic bool draining;
+    _Atomic bool ready;
+};
+
+/* Run until SIGTERM/SIGINT. Returns the exit status of the process. */
+int td_daemon_run(struct td_daemon *d);
+
+#endif
