@@ -1,4 +1,5 @@
-/* Training on a synthetic task that can be learned: a program's cost is the product of what its rows cost. */
+/* Training on a synthetic task that can be learned: a program's cost is the product of what its rows cost,
+ * and one row makes it fail. */
 #include "model/train.h"
 
 #include "model/mem.h"
@@ -44,15 +45,17 @@ static void toy_init(struct toy *t, uint64_t seed)
     for (uint32_t i = 0; i < N; i++) {
         double ln = -7 + 0.1 * (i / PER_TASK);
         uint32_t steps = 3 + tm_rng_below(&r, MAX_STEPS - 2);
+        bool fails = false;
         t->start[i] = at;
         t->task[i] = i / PER_TASK;
         for (uint32_t k = 0; k < steps; k++) {
             t->ids[at] = tm_rng_below(&r, ROWS);
+            fails |= t->ids[at] == 0;
             ln += value[t->ids[at++]];
         }
         for (int j = 0; j < SUMMARY; j++)
             t->summary[i * SUMMARY + (uint32_t)j] = (float)tm_rng_uniform(&r);
-        t->cost[i] = i % 17 == 3 ? INFINITY : exp(ln);
+        t->cost[i] = fails ? INFINITY : exp(ln);
     }
     t->start[N] = at;
     t->ds = (struct tm_dataset){.features = TCLFEAT_TCLF_1,
@@ -151,7 +154,7 @@ static void learns(enum tm_rank_loss rank, double reach)
 
 START_TEST(pairwise_loss_learns_to_rank_unseen_tasks)
 {
-    learns(TM_RANK_PAIRWISE, 0.9);
+    learns(TM_RANK_PAIRWISE, 0.95);
 }
 END_TEST
 
