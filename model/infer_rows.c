@@ -71,6 +71,17 @@ static uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
     return sum * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+/* memcmp() for a constant, short length, without the call and the branches: most comparisons here find equality. */
+static bool same_key(const void *a, const void *b)
+{
+    uint64_t x[sizeof(struct tclfeat_key) / 8], y[sizeof(struct tclfeat_key) / 8], differ = 0;
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
+        differ |= x[i] ^ y[i];
+    return differ == 0;
+}
+
 static size_t slot_of(const struct tm_batch *b, uint64_t hash)
 {
     return (size_t)(hash >> 20) & (b->n_slots - 1);
@@ -117,19 +128,17 @@ static struct tm_row_slot *find(const struct tm_batch *b, uint64_t hash, bool fr
             return s;
         if (s->hash != hash || b->from_dataset[s->row] != from_dataset)
             continue;
-        const void *have =
-            from_dataset ? (const void *)(b->feature + (size_t)s->row * TM_FEATURES_LD) : (const void *)&b->key[s->row];
-        if (memcmp(have, what, n) == 0)
+        if (from_dataset ? memcmp(b->feature + (size_t)s->row * TM_FEATURES_LD, what, n) == 0
+                         : same_key(&b->key[s->row], what))
             return s;
     }
 }
 
 /* The id of the row that `what` (a key, or TM_FEATURES_LD floats of a dataset) describes. */
-static int row_id(struct tm_batch *b, bool from_dataset, const void *what, uint32_t *id)
+static int row_id(struct tm_batch *b, uint64_t hash, bool from_dataset, const void *what, uint32_t *id)
 {
     const size_t n = from_dataset ? TM_FEATURES_LD * sizeof(float) : sizeof(struct tclfeat_key);
     if (b->share) {
-        const uint64_t hash = hash_bytes(b->secret, what, n);
         struct tm_row_slot *s = find(b, hash, from_dataset, what, n);
         if (s->generation == b->generation) {
             *id = s->row;
@@ -156,6 +165,26 @@ static int row_id(struct tm_batch *b, bool from_dataset, const void *what, uint3
         tclfeat_row(b->plan->features, &b->key[row], feature);
     }
     *id = (uint32_t)row;
+    return 0;
+}
+
+/* The ids of b->keys[0..n). Neighbours in a batch often agree place by place, which is cheaper than a look-up; the
+ * other look-ups miss the caches, so all of them are on their way before the first is needed. */
+static int key_ids(struct tm_batch *b, uint32_t n, uint32_t *id)
+{
+    uint64_t hash[TCLFEAT_MAX_ROWS];
+    const uint32_t *last = id - b->last_n;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool same = i < b->last_n && b->share && same_key(&b->keys[i], &b->last_keys[i]);
+        id[i] = same ? last[i] : UINT32_MAX;
+        if (same)
+            continue;
+        hash[i] = hash_bytes(b->secret, &b->keys[i], sizeof b->keys[i]);
+        __builtin_prefetch(&b->slot[slot_of(b, hash[i])]);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (id[i] == UINT32_MAX && row_id(b, hash[i], false, &b->keys[i], &id[i]))
+            return -1;
     return 0;
 }
 
@@ -209,15 +238,8 @@ int tm_batch_add(struct tm_batch *b, const struct tp_record *r, const struct tcl
     int n = tclfeat_encode(b->encoder[b->plan->features], r, hw, b->keys, summary, e);
     if (n <= 0)
         return n < 0 ? n : tp_fail(e, TP_E_INTERNAL, "a program without rows");
-    uint32_t *id = b->id + b->n_ids;
-    const uint32_t *last = id - b->last_n;
-    for (uint32_t i = 0; i < (uint32_t)n; i++) {
-        /* neighbours in a batch often agree place by place: cheaper than a look-up */
-        if (i < b->last_n && b->share && memcmp(&b->keys[i], &b->last_keys[i], sizeof b->keys[i]) == 0)
-            id[i] = last[i];
-        else if (row_id(b, false, &b->keys[i], &id[i]))
-            return tp_fail(e, TP_E_NO_MEMORY, "no memory for the rows of a batch");
-    }
+    if (key_ids(b, (uint32_t)n, b->id + b->n_ids))
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for the rows of a batch");
     struct tclfeat_key *keys = b->keys;
     b->keys = b->last_keys;
     b->last_keys = keys;
@@ -240,7 +262,7 @@ int tm_batch_add_dataset(struct tm_batch *b, const struct tm_dataset *d, uint32_
     for (size_t i = 0; i < n; i++) {
         float feature[TM_FEATURES_LD] = {0};
         memcpy(feature, d->rows + (size_t)from[i] * (size_t)d->cols, (size_t)d->cols * sizeof *feature);
-        if (row_id(b, true, feature, &b->id[b->n_ids + i]))
+        if (row_id(b, hash_bytes(b->secret, feature, sizeof feature), true, feature, &b->id[b->n_ids + i]))
             return -TP_E_NO_MEMORY;
     }
     if (s)
