@@ -48,7 +48,6 @@ SIMD_FLAGS_neon     := -O3 -ffp-contract=fast
 src      = $(sort $(wildcard $(1)/*.c))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 # model/simd_*.c is compiled once per kernel set (-DTM_SIMD=<set>); model/kern_<set>.c belongs to one set
-SIMD_SRC := $(call src,model/simd_)
 SIMD_TPL := $(sort $(wildcard model/simd_*.c))
 KERN_ALL := $(sort $(wildcard model/kern_*.c))
 KERN_OBJ := $(foreach s,$(SIMD),$(if $(wildcard model/kern_$(s).c),$(BUILD)/obj/model/kern_$(s).o) \
@@ -141,7 +140,7 @@ run: ## the same, then leave the daemon running and print three curl lines
 	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo --keep-running
 
 check: ## set up, lint, unit tests, black-box tests
-	$(Q)$(MAKE) --no-print-directory deps
+	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
 	$(Q)$(MAKE) --no-print-directory lint all check-unit check-http
 	@echo "check: all passed"
 
@@ -152,6 +151,35 @@ check-http: $(HTTP) $(BUILD)/tcld
 
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh
+
+bench: bench-model ## measure (see docs/performance.md)
+bench-%: $(BUILD)/bench_%
+	$(Q)$<
+$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_LIB)) -lm -lpthread
+
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+fuzz: ## libFuzzer on the parsers, FUZZ_SECONDS=60 each (clang)
+	$(Q)$(MAKE) --no-print-directory CC=clang SAN=address,undefined CFLAGS=-fsanitize=fuzzer-no-link build/san-address-undefined/libtcl.a
+	$(Q)for t in $(FUZZ); do \
+	  clang -g -std=gnu11 -D_GNU_SOURCE -I. -fsanitize=fuzzer,address,undefined -o build/fuzz_$$t tests/fuzz/fuzz_$$t.c \
+	    build/san-address-undefined/libtcl.a $(call libs,$(PKGS_LIB)) -lm -lpthread && mkdir -p build/corpus/$$t && \
+	  build/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -print_final_stats=1 build/corpus/$$t tests/fuzz/corpus/$$t || exit 1; done
+
+install: all ## install under DESTDIR and PREFIX
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/proto $(DESTDIR)$(PREFIX)/share/man/man5 \
+	  $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/tcld $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 755 $(BUILD)/tcld $(DESTDIR)$(PREFIX)/sbin/tcld
+	install -m 644 $(BUILD)/libtclfeat.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(BUILD)/libtclfeat.so $(DESTDIR)$(PREFIX)/lib/libtclfeat.so.1
+	ln -sf libtclfeat.so.1 $(DESTDIR)$(PREFIX)/lib/libtclfeat.so
+	install -m 644 proto/tclfeat.h proto/record.h proto/target.h proto/buf.h proto/err.h proto/errors.def proto/steps.def $(DESTDIR)$(PREFIX)/include/proto/
+	install -m 644 docs/tcld.8 $(DESTDIR)$(PREFIX)/share/man/man8/
+	install -m 644 docs/tcld.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	[ -e $(DESTDIR)/etc/tcld/tcld.conf ] || install -m 644 config/tcld.conf $(DESTDIR)/etc/tcld/
+	sed 's|/usr/sbin/tcld|$(PREFIX)/sbin/tcld|' systemd/tcld.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/tcld.service
 
 clean: ## remove build/
 	$(Q)rm -rf build

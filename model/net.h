@@ -9,6 +9,7 @@
 #include "proto/err.h"
 #include "proto/tclfeat.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ struct tm_hyper {
 };
 struct tm_hyper tm_hyper_default(enum tclfeat_set s);
 enum { TM_MAX_PARAMETERS = 94371 }; /* 0.36 MiB of fp32 */
+#define TM_NORM_EPS 1e-5 /* both RMSNorms: x * w / sqrt(mean(x^2) + eps) */
 
 /* X(ID, "name", dim0, dim1, dim2): dims are expressions over `h` (const struct tm_hyper *); 1 = no such dim. */
 enum tm_tensor {
@@ -45,6 +47,8 @@ struct tm_shape {
 /* Shapes and offsets for h; returns the total number of floats in the array (with padding). */
 size_t tm_layout(const struct tm_hyper *h, struct tm_shape shape[TM_TENSORS]);
 size_t tm_parameter_count(const struct tm_hyper *h); /* without padding: what is trained and stored */
+/* Does weight decay apply? Matrices only: not to A_log, D, norms, biases. */
+bool tm_tensor_decays(enum tm_tensor t);
 
 /* Everything that a prediction needs, immutable once published. */
 struct tm_model {

@@ -4,12 +4,16 @@
 
 #ifdef TM_DOUBLE
 typedef double tm_real;
-#define TM_GEMM cblas_dgemm
+#define TM_GEMM    cblas_dgemm
 #define TM_NAME(n) n##_d
+#define TM_SQRT    sqrt
+#define TM_EXP     exp
 #else
 typedef float tm_real;
-#define TM_GEMM cblas_sgemm
+#define TM_GEMM    cblas_sgemm
 #define TM_NAME(n) n
+#define TM_SQRT    sqrtf
+#define TM_EXP     expf
 #endif
 
 #endif

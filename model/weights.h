@@ -1,4 +1,5 @@
-/* Weights files: safetensors (header length u64 LE, JSON header padded with spaces to 8, contiguous little-endian fp32 tensors).
+/* Weights files: safetensors (header length u64 LE, JSON header padded with spaces to 8, contiguous little-endian fp32
+ * tensors).
  * `__metadata__` values are strings; structured ones hold JSON text. Keys: docs/model.md "Weights files". */
 #ifndef TM_WEIGHTS_H
 #define TM_WEIGHTS_H
@@ -8,24 +9,36 @@
 
 enum { TM_WEIGHTS_MAX = 4 << 20 };
 
+/* Widest shapes that are accepted (and that the inference engine has room for); each at least 2, summary 0 or its set's
+ * columns. */
+enum { TM_MAX_WIDTH = 256, TM_MAX_STATE = 32, TM_MAX_CONV = 8, TM_MAX_RANK = 32 };
+/* Within these limits, within TM_MAX_PARAMETERS, and fit for the feature set? 0 or BAD_WEIGHTS. */
+int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *e);
+
 /* What a file says beside the tensors. */
 struct tm_provenance {
-    int64_t model_id;       /* 0 = none */
-    char role[8];           /* "ac" | "kb" */
-    char owner[64];         /* hardware of an AC, family of a KB */
+    int64_t model_id; /* 0 = none */
+    char role[8];     /* "ac" | "kb" */
+    char owner[64];   /* hardware of an AC, family of a KB */
     int64_t parents[8];
     int n_parents;
-    int64_t records;        /* measurements trained on */
-    int64_t programs;       /* distinct programs trained on */
+    int64_t records;  /* measurements trained on */
+    int64_t programs; /* distinct programs trained on */
     int64_t tasks;
     uint64_t seed;
-    char created[32];       /* RFC 3339 UTC */
-    char metrics[512];      /* JSON object text, "" none */
+    char created[32];  /* RFC 3339 UTC */
+    char metrics[512]; /* JSON object text, "" none */
 };
 
+/* Append the file to *out. Byte-deterministic: the same model and provenance give the same bytes. BAD_WEIGHTS for what
+ * the reader would refuse (a weight that is not finite, a provenance out of form), NO_MEMORY; then *out keeps its
+ * bytes. */
 int tm_weights_write(const struct tm_model *m, const struct tm_provenance *p, struct tp_buf *out, struct tp_err *e);
-/* Validates everything: header bounds, JSON, dtype F32, every tensor present once with its shape, contiguous without holes, finite values,
- * hyper-parameters within limits, features version known (else FEATURES_MISMATCH) and table CRC equal (else FEATURES_MISMATCH). BAD_WEIGHTS for the rest. */
+/* Validates everything: header bounds, JSON, dtype F32, every tensor present once with its shape, contiguous without
+ * holes, finite values, hyper-parameters within limits, features version known (else FEATURES_MISMATCH) and table CRC
+ * equal (else FEATURES_MISMATCH). BAD_WEIGHTS for the rest. Tensors may come in any order; unknown metadata keys are
+ * ignored, absent provenance keys read as zero or "". p may be NULL. *m is the caller's, to be released with
+ * tm_model_free(). */
 int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_provenance *p, struct tp_err *e);
 
 /* Atomic publication: write path.tmp, fsync, rename, fsync the directory. IO or DISK_FULL. */

@@ -18,7 +18,8 @@ void tp_body_close(struct tp_body *b);
 
 /* The next record.  1: *r holds a usable record.  0: end of the body (NO_RECORDS is returned instead of 0 if there was none).
  * 2: this record is unusable, *e says why (code, index, line, pointer, detail); go on with the next.
- * < 0: the body as a whole is unusable (BAD_BODY, NO_RECORDS): stop.
+ *    With BAD_RESULT only "r" is bad and *r holds the rest of the record: a caller that ignores results may use it.
+ * < 0: the body as a whole is unusable (BAD_BODY, NO_RECORDS) or memory ran out (NO_MEMORY): stop.
  * NDJSON: blank lines and lines starting with '#' or ' ' are skipped, a trailing '\r' is stripped, a torn last line is one
  * unusable record, a line over TP_MAX_LINE is TOO_LONG. */
 int tp_body_next(struct tp_body *b, struct tp_record *r, struct tp_err *e);

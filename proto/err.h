@@ -26,6 +26,8 @@ struct tp_err {
 
 /* Fill *e (when not NULL) and return -code. line = 0, index = -1, pointer = "". */
 int tp_fail(struct tp_err *e, enum tp_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same with a JSON pointer. */
+int tp_fail_at(struct tp_err *e, enum tp_code code, const char *pointer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Accept both TP_E_x and -TP_E_x. */
 int tp_code_status(int code);           /* HTTP status, e.g. 404 */

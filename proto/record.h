@@ -87,7 +87,10 @@ void tp_record_free(struct tp_record *r);
 
 /* Parse one record: `s[0..n)` is one JSON object, without line end. Strict JSON and UTF-8; text after the closing brace is
  * BAD_JSON. Keys "i", "r", "v" in any order, "i" required, others UNKNOWN_KEY.
- * Errors: the record codes of proto/errors.def, with err->pointer ("/i/1/1/7/3") and a detail that names the step index. */
+ * Errors: the record codes of proto/errors.def, with err->pointer ("/i/1/1/7/3") and a detail that names the step index.
+ * Broken JSON wins over a wrong operand at the same place; else the first fault in reading order is told.
+ * After a failure *r is unspecified but may be parsed into again, with one exception: BAD_RESULT is told only when "r" is all
+ * that is wrong, and *r then is the record without it (has_result false), good for a caller that ignores results. */
 int tp_record_parse(struct tp_record *r, const char *s, size_t n, struct tp_err *e);
 
 /* Is the result a valid label (error_no 0, at least one cost, each finite, > 0, < 1e9)? -> TP_LABEL_VALID.
@@ -112,9 +115,12 @@ void tp_steps_pack(const struct tp_step *steps, uint32_t n, struct tp_buf *out);
 int tp_steps_unpack(struct tp_record *r, const void *p, size_t n, struct tp_err *e);    /* writes .steps/.n_steps of *r */
 
 /* Canonical task identity (docs/records.md): compact JSON `[<workload key re-serialised compactly>,"<target kind>",<layout>]`.
- * id = first 16 hex digits of its SHA-256, NUL-terminated. */
+ * id = first 16 hex digits of its SHA-256, NUL-terminated; "" when out of memory. */
 void tp_task_identity(const struct tp_task *t, struct tp_buf *canonical);
 void tp_task_id(const struct tp_task *t, char id[TP_TASK_ID_LEN + 1]);
+/* The id of the task that was parsed into *r last, hashed once per distinct task text: cheap for record after record of one
+ * task. "" when there is none or out of memory. Lives until the next parse. */
+const char *tp_record_task_id(struct tp_record *r);
 
 /* 16-byte program hash: SHA-256 over (task identity, NUL, packed steps), truncated. */
 void tp_program_hash(const char *task_id, const void *packed, size_t n, uint8_t hash[16]);

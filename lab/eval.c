@@ -1,0 +1,262 @@
+/* Split by workload key, sample, train, score.
+ *
+ * Everything is decided by the seed: a task's programs are ordered by hash before they are drawn, so that neither the
+ * order of files nor of lines matters. */
+#include "lab/eval.h"
+
+#include "model/infer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BOOTSTRAP = 2000 };
+
+void tl_eval_defaults(struct tl_eval_opts *o)
+{
+    *o = (struct tl_eval_opts){.per_task = 0, .test_per_task = 400, .min_programs = 32, .valid_fraction = 0.1};
+    tm_train_defaults(&o->train);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static const struct tl_program *sort_base; /* qsort has no context argument */
+static int by_task_and_hash(const void *a, const void *b)
+{
+    const struct tl_program *x = &sort_base[*(const uint32_t *)a], *y = &sort_base[*(const uint32_t *)b];
+    if (x->task != y->task)
+        return x->task < y->task ? -1 : 1;
+    return memcmp(x->hash, y->hash, 16);
+}
+
+static uint64_t task_seed(const char *id, uint64_t seed)
+{
+    return strtoull(id, NULL, 16) ^ (seed * 0x9e3779b97f4a7c15u);
+}
+
+struct lists {
+    uint32_t *train, *valid, *test; /* programs of the dataset */
+    size_t n_train, n_valid, n_test;
+    double *test_mean; /* [n_test] mean-cost labels */
+};
+
+static bool is_test_key(const char *key, char *const *keys, size_t n)
+{
+    return n && bsearch(&key, keys, n, sizeof *keys, by_text) != NULL;
+}
+
+/* Encode one task's share of programs into d. Test tasks take valid programs only. Returns the number taken or an
+ * error. */
+static int take_task(const struct tl_corpus *c, uint32_t *programs, uint32_t n, bool test, const struct tl_eval_opts *o,
+                     struct tm_dataset *d, struct lists *l, struct tp_record *scratch, struct tp_err *e)
+{
+    const struct tl_task *t = &c->tasks[c->programs[programs[0]].task];
+    uint32_t want = test ? o->test_per_task : o->per_task, kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!test || isfinite(c->programs[programs[i]].min_cost))
+            programs[kept++] = programs[i];
+    struct tm_rng rng;
+    tm_rng_seed(&rng, task_seed(t->id, o->train.seed));
+    tm_rng_shuffle(&rng, programs, kept);
+    if (want && kept > want)
+        kept = want;
+    for (uint32_t i = 0; i < kept; i++) {
+        int rc = tl_corpus_encode(c, programs[i], d, scratch, e);
+        if (rc)
+            return rc;
+        if (test) {
+            l->test_mean[l->n_test] = c->programs[programs[i]].mean_cost;
+            l->test[l->n_test++] = d->n - 1;
+        } else {
+            l->train[l->n_train++] = d->n - 1;
+        }
+    }
+    return (int)kept;
+}
+
+/* Hold out whole training tasks for choosing the epoch. */
+static void hold_out(const struct tm_dataset *d, double fraction, uint64_t seed, struct lists *l,
+                     struct tl_eval_result *out)
+{
+    size_t n = l->n_train, kept = 0;
+    uint32_t last = UINT32_MAX;
+    bool valid = false;
+    struct tm_rng rng;
+    tm_rng_seed(&rng, seed ^ 0x5eed);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t p = l->train[i];
+        if (d->task[p] != last) {
+            last = d->task[p];
+            valid = tm_rng_uniform(&rng) < fraction;
+            valid ? out->valid_tasks++ : out->train_tasks++;
+        }
+        if (valid)
+            l->valid[l->n_valid++] = p;
+        else
+            l->train[kept++] = p;
+    }
+    l->n_train = kept;
+}
+
+static int by_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct tl_interval bootstrap(const double *v, size_t n)
+{
+    static double means[BOOTSTRAP];
+    struct tm_rng rng;
+    tm_rng_seed(&rng, 1);
+    if (n == 0)
+        return (struct tl_interval){NAN, NAN};
+    for (int b = 0; b < BOOTSTRAP; b++) {
+        double sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum += v[tm_rng_below(&rng, (uint32_t)n)];
+        means[b] = sum / (double)n;
+    }
+    qsort(means, BOOTSTRAP, sizeof *means, by_double);
+    return (struct tl_interval){means[BOOTSTRAP / 40], means[BOOTSTRAP - BOOTSTRAP / 40]};
+}
+
+static int score(const struct tm_model *m, const struct tm_dataset *d, const struct lists *l,
+                 const struct tl_eval_opts *o, struct tl_eval_result *out, struct tp_err *e)
+{
+    size_t n = l->n_test, tasks = 0;
+    double *buf = malloc((6 * n + 1) * sizeof *buf);
+    uint32_t *task = malloc((n + 1) * sizeof *task);
+    int rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
+    if (buf == NULL || task == NULL)
+        goto out;
+    double *s = buf, *lat = buf + n, *cost = buf + 2 * n, *top1 = buf + 3 * n, *top5 = buf + 4 * n, *pair = buf + 5 * n;
+    double t0 = now();
+    rc = tm_predict_dataset(m, d, l->test, n, s, lat, NULL);
+    out->predict_seconds = now() - t0;
+    out->predict_per_second = (double)n / out->predict_seconds;
+    if (rc) {
+        tp_fail(e, (enum tp_code) - rc, "prediction failed");
+        goto out;
+    }
+    for (size_t i = 0; i < n; i++) {
+        task[i] = d->task[l->test[i]];
+        cost[i] = d->cost[l->test[i]];
+    }
+    if ((rc = tm_metrics_compute(task, cost, s, lat, n, d->n_tasks, o->min_programs, &out->by_min)) ||
+        (rc = tm_metrics_compute(task, l->test_mean, s, lat, n, d->n_tasks, o->min_programs, &out->by_mean)))
+        goto out;
+    for (size_t i = 0, j; i < n; i = j) { /* a task's programs stand together */
+        for (j = i; j < n && task[j] == task[i]; j++)
+            ;
+        struct tm_metrics one;
+        if (j - i < o->min_programs)
+            continue;
+        if ((rc = tm_metrics_task(cost + i, s + i, lat + i, j - i, &one)))
+            goto out;
+        top1[tasks] = one.top1_mean;
+        top5[tasks] = one.top5_mean;
+        pair[tasks++] = one.pairwise;
+    }
+    out->top1_mean = bootstrap(top1, tasks);
+    out->top5_mean = bootstrap(top5, tasks);
+    out->pairwise = bootstrap(pair, tasks);
+out:
+    free(buf);
+    free(task);
+    return rc;
+}
+
+int tl_eval_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys, const struct tl_eval_opts *o,
+                struct tl_eval_result *out, struct tp_err *e)
+{
+    int rc = 0;
+    struct tp_record scratch;
+    struct lists l = {0};
+    struct tm_dataset *d = NULL;
+    struct tm_model *m = NULL;
+    uint32_t *order = malloc((c->n_programs + 1) * sizeof *order);
+    l.train = malloc((c->n_programs + 1) * sizeof *l.train);
+    l.valid = malloc((c->n_programs + 1) * sizeof *l.valid);
+    l.test = malloc((c->n_programs + 1) * sizeof *l.test);
+    l.test_mean = malloc((c->n_programs + 1) * sizeof *l.test_mean);
+    memset(out, 0, sizeof *out);
+    tp_record_init(&scratch);
+    enum tclfeat_set set = !o->tlp                         ? TCLFEAT_TCLF_1
+                           : c->n_tasks && c->tasks[0].gpu ? TCLFEAT_TLP_GPU_1
+                                                           : TCLFEAT_TLP_CPU_1;
+    d = tm_dataset_new(set);
+    if (order == NULL || l.train == NULL || l.valid == NULL || l.test == NULL || l.test_mean == NULL || d == NULL) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %u programs", c->n_programs);
+        goto out;
+    }
+    double t0 = now();
+    for (uint32_t i = 0; i < c->n_programs; i++)
+        order[i] = i;
+    sort_base = c->programs;
+    qsort(order, c->n_programs, sizeof *order, by_task_and_hash);
+    for (uint32_t i = 0, j; i < c->n_programs; i = j) {
+        const struct tl_task *t = &c->tasks[c->programs[order[i]].task];
+        for (j = i; j < c->n_programs && c->programs[order[j]].task == c->programs[order[i]].task; j++)
+            ;
+        bool test = is_test_key(t->workload_key, test_keys, n_keys);
+        if (o->tlp && t->gpu != c->tasks[0].gpu) {
+            rc = tp_fail(e, TP_E_UNUSABLE, "TLP's rows differ between CPU and GPU: give logs of one of them");
+            goto out;
+        }
+        if (test && t->valid < o->min_programs) {
+            out->tasks_skipped++;
+            continue;
+        }
+        if ((rc = take_task(c, order + i, j - i, test, o, d, &l, &scratch, e)) < 0)
+            goto out;
+    }
+    out->rows = d->start[d->n];
+    out->distinct_rows = d->n_rows;
+    hold_out(d, o->valid_fraction, o->train.seed, &l, out);
+    out->train_programs = (uint32_t)(l.n_train + l.n_valid);
+    out->test_programs = (uint32_t)l.n_test;
+    out->features = tclfeat_version(set);
+    out->encode_seconds = now() - t0;
+    if (l.n_test == 0 || l.n_train == 0) {
+        rc = tp_fail(
+            e, TP_E_NOT_ENOUGH_DATA,
+            "%zu programs to train on and %zu to test: the key file must name some of the logs' workload keys, not all",
+            l.n_train, l.n_test);
+        goto out;
+    }
+    struct tm_hyper h = tm_hyper_default(set);
+    out->parameters = tm_parameter_count(&h);
+    m = tm_model_new(set, &h, o->train.seed);
+    if (m == NULL) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        goto out;
+    }
+    t0 = now();
+    rc = tm_train(m, d, l.train, l.n_train, l.valid, l.n_valid, &o->train, o->progress, o->progress_arg, e);
+    out->train_seconds = now() - t0;
+    if (rc == 0)
+        rc = score(m, d, &l, o, out, e);
+    out->by_min.tasks_skipped = out->tasks_skipped;
+out:
+    tm_model_free(m);
+    tm_dataset_free(d);
+    tp_record_free(&scratch);
+    free(order);
+    free(l.train);
+    free(l.valid);
+    free(l.test);
+    free(l.test_mean);
+    return rc < 0 ? rc : 0;
+}

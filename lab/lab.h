@@ -1,0 +1,15 @@
+/* build/lab: the libraries without the daemon, for repeatable experiments on log files. One file per command. */
+#ifndef TL_LAB_H
+#define TL_LAB_H
+
+/* X(name, function, one line) */
+#define TL_COMMANDS X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")
+
+#define X(name, fn, help) int fn(int argc, char **argv);
+TL_COMMANDS
+#undef X
+
+/* Cores this process may use. */
+int tl_cores(void);
+
+#endif

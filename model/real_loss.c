@@ -1,0 +1,101 @@
+/* Losses of the programs of one task, with gradients. Small n (a chunk of a batch): every pair is visited, in double.
+ * Pairwise logistic loss: RankNet (Burges 2005) weighted by the difference of the labels. LambdaRank: Burges 2006, in
+ * the form of LambdaLoss (Wang et al. 2018) that TLP trains with. Pure functions. */
+#include "model/grad.h"
+
+#include "model/mem.h"
+
+#include <math.h>
+
+/* ln(1 + exp(-x)) and minus its derivative, 1 / (1 + exp(x)) */
+static double logistic(double x, double *slope)
+{
+    double u = exp(-fabs(x));
+    *slope = x >= 0 ? u / (1 + u) : 1 / (1 + u);
+    return (x >= 0 ? 0 : -x) + log1p(u);
+}
+
+double tm_pair_weight(const double *y, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < i; j++)
+            sum += fabs(y[i] - y[j]);
+    return sum;
+}
+
+double tm_loss_pairwise(const tm_real *s, const double *y, uint32_t n, double scale, tm_real *gs)
+{
+    double loss = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double g = 0;
+        for (uint32_t j = 0; j < n; j++) {
+            double slope, w = (y[i] - y[j]) * scale;
+            if (w > 0) {
+                loss += w * logistic((double)s[i] - (double)s[j], &slope);
+                g -= w * slope;
+            } else if (w < 0) {
+                logistic((double)s[j] - (double)s[i], &slope);
+                g -= w * slope;
+            }
+        }
+        gs[i] += (tm_real)g;
+    }
+    return loss;
+}
+
+int tm_loss_lambda(const tm_real *s, const double *y, uint32_t n, double scale, tm_real *gs, double *loss)
+{
+    double *gain = NULL, *discount = NULL, *g = NULL;
+    double ideal = 0, sum = 0;
+    int rc = -TP_E_NO_MEMORY;
+    if (!(gain = tm_alloc(n, sizeof *gain)) || !(discount = tm_alloc(n, sizeof *discount)) ||
+        !(g = tm_alloc(n, sizeof *g)))
+        goto out;
+
+    for (uint32_t i = 0; i < n; i++) {
+        /* ranks count from 1, ties in the order of the list */
+        uint32_t rank = 1, best = 1;
+        for (uint32_t j = 0; j < n; j++) {
+            rank += s[j] > s[i] || (s[j] == s[i] && j < i);
+            best += y[j] > y[i] || (y[j] == y[i] && j < i);
+        }
+        gain[i] = exp2(y[i]) - 1;
+        discount[i] = 1 / log2(1.0 + rank);
+        ideal += gain[i] / log2(1.0 + best);
+    }
+    ideal = ideal < 1e-10 ? 1e-10 : ideal;
+
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            if (!(y[i] > y[j]))
+                continue;
+            double slope, w = fabs(discount[i] - discount[j]) * (gain[i] - gain[j]) / ideal * scale / M_LN2;
+            sum += w * logistic((double)s[i] - (double)s[j], &slope);
+            g[i] -= w * slope;
+            g[j] += w * slope;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        gs[i] += (tm_real)g[i];
+    *loss = sum;
+    rc = 0;
+out:
+    free(gain);
+    free(discount);
+    free(g);
+    return rc;
+}
+
+double tm_loss_huber(const tm_real *l, const double *target, uint32_t n, double scale, tm_real *gl)
+{
+    double loss = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!isfinite(target[i]))
+            continue;
+        double r = (double)l[i] - target[i], a = fabs(r);
+        loss += scale * (a <= 1 ? 0.5 * r * r : a - 0.5);
+        gl[i] += (tm_real)(scale * (a <= 1 ? r : copysign(1, r)));
+    }
+    return loss;
+}

@@ -1,0 +1,74 @@
+/* Weights as the passes read them: the array itself plus the two tensors that the kernels want transposed.
+ * A refresh costs microseconds and happens once per optimiser step, on the thread that made it. */
+#include "model/real_tape.h"
+
+#include "model/mem.h"
+#include "model/simd.h"
+
+#include <math.h>
+#include <pthread.h>
+
+static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
+
+/* Shards are the unit of parallelism: a BLAS that forks inside them would only cost, and its sums would depend on the
+ * number of cores. */
+static void single_threaded_blas(void)
+{
+    openblas_set_num_threads(1);
+}
+
+static bool supported(const struct tm_hyper *h)
+{
+    return h->features > 0 && h->embed > 0 && h->d_model > 0 && h->d_model % TM_CHANNEL_UNIT == 0 && h->d_state > 0 &&
+           h->d_state <= TM_MAX_STATE && h->d_conv > 0 && h->d_conv <= TM_MAX_CONV && h->dt_rank > 0 &&
+           h->summary >= 0 && (h->summary == 0 || (h->summary_width > 0 && h->summary_width % TM_CHANNEL_UNIT == 0)) &&
+           h->head1 > 0 && h->head2 > 0;
+}
+
+int tm_params_init(struct tm_params *p, const struct tm_hyper *h, const tm_real *w, struct tp_err *e)
+{
+    struct tm_params n = {.h = *h, .w = w};
+    if (!supported(h))
+        return tp_fail(
+            e, TP_E_UNUSABLE,
+            "this network cannot be trained: d_model must be a multiple of %d, d_state at most %d, d_conv at "
+            "most %d",
+            TM_CHANNEL_UNIT, TM_MAX_STATE, TM_MAX_CONV);
+    n.n = tm_layout(h, n.shape);
+#ifdef TM_DOUBLE
+    n.ops = &tm_ops_table_portable_d;
+#else
+    n.ops = tm_ops_get(tm_simd_set());
+#endif
+    n.a = tm_alloc((size_t)h->d_state * (size_t)h->d_model, sizeof *n.a);
+    n.conv = tm_alloc((size_t)h->d_conv * (size_t)h->d_model, sizeof *n.conv);
+    if (!n.a || !n.conv) {
+        tm_params_free(&n);
+        return tp_fail(e, TP_E_NO_MEMORY, "out of memory for the kernels' copy of the weights");
+    }
+    pthread_once(&blas_once, single_threaded_blas);
+    *p = n;
+    tm_params_refresh(p);
+    return 0;
+}
+
+void tm_params_refresh(struct tm_params *p)
+{
+    const int channels = p->h.d_model, states = p->h.d_state, taps = p->h.d_conv;
+    const tm_real *a_log = TM_W(p, A_LOG), *conv = TM_W(p, CONV_W);
+    for (int i = 0; i < channels; i++) {
+        for (int n = 0; n < states; n++)
+            p->a[n * channels + i] = -TM_EXP(a_log[i * states + n]);
+        for (int k = 0; k < taps; k++)
+            p->conv[k * channels + i] = conv[i * taps + k];
+    }
+}
+
+void tm_params_free(struct tm_params *p)
+{
+    if (!p)
+        return;
+    free(p->a);
+    free(p->conv);
+    p->a = p->conv = NULL;
+}

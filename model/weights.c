@@ -1,0 +1,525 @@
+/* Weights files: one model <-> bytes (files on disk: weights_file.c). Format and keys: docs/model.md "Weights files".
+ *
+ * Invariant: whatever the writer writes, the reader accepts, and reading then writing gives the same bytes. A file from
+ * outside is data from an enemy: every length is checked against the bytes that are there before anything is allocated
+ * for it. Stateless; any thread. */
+#include "model/weights.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
+#define FORMAT_NAME "tcld-1"
+
+/* X(field, least, most) */
+#define HYPER_FIELDS(X)                                                                                                \
+    X(features, 2, TCLFEAT_MAX_COLS)                                                                                   \
+    X(embed, 2, TM_MAX_WIDTH)                                                                                          \
+    X(d_model, 2, TM_MAX_WIDTH)                                                                                        \
+    X(d_state, 2, TM_MAX_STATE)                                                                                        \
+    X(d_conv, 2, TM_MAX_CONV)                                                                                          \
+    X(dt_rank, 2, TM_MAX_RANK)                                                                                         \
+    X(summary, 0, TCLFEAT_MAX_SUMMARY)                                                                                 \
+    X(summary_width, 2, TM_MAX_WIDTH)                                                                                  \
+    X(head1, 2, TM_MAX_WIDTH)                                                                                          \
+    X(head2, 2, TM_MAX_WIDTH)
+
+#define CALIBRATION_FIELDS(X)                                                                                          \
+    X("a", calib_a)                                                                                                    \
+    X("b", calib_b)                                                                                                    \
+    X("latency_shift", latency_shift)                                                                                  \
+    X("latency_std", latency_std)
+
+#define COUNT_FIELDS(X)                                                                                                \
+    X(model_id)                                                                                                        \
+    X(records)                                                                                                         \
+    X(programs)                                                                                                        \
+    X(tasks)
+
+#define TEXT_FIELDS(X)                                                                                                 \
+    X(role)                                                                                                            \
+    X(owner)                                                                                                           \
+    X(created)                                                                                                         \
+    X(metrics)
+
+int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *e)
+{
+#define X(field, least, most)                                                                                          \
+    if (h->field < (least) || h->field > (most))                                                                       \
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "hyper-parameter %s is %d, accepted %d to %d", #field, h->field, (least),  \
+                       (most));
+    HYPER_FIELDS(X)
+#undef X
+    if (h->features != tclfeat_cols(s))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "features is %d, but %s has %d columns", h->features, tclfeat_version(s),
+                       tclfeat_cols(s));
+    if (h->summary != 0 && h->summary != tclfeat_summary_cols(s))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "summary is %d, but %s has %d columns", h->summary, tclfeat_version(s),
+                       tclfeat_summary_cols(s));
+    size_t n = tm_parameter_count(h);
+    if (n > TM_MAX_PARAMETERS)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "%zu parameters, at most %d", n, (int)TM_MAX_PARAMETERS);
+    return 0;
+}
+
+static bool calibration_ok(const struct tm_model *m)
+{
+#define X(key, field)                                                                                                  \
+    if (!isfinite(m->field))                                                                                           \
+        return false;
+    CALIBRATION_FIELDS(X)
+#undef X
+    return m->calib_a > 0.0 && m->latency_std >= 0.0;
+}
+
+/* --- provenance ------------------------------------------------------------------------------------------------- */
+
+static bool identifier_ok(const char *s)
+{
+    if (s[0] == '.' || s[0] == '_' || s[0] == '-')
+        return false;
+    return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0';
+}
+
+static bool object_text_ok(const char *s)
+{
+    json_t *j = json_loads(s, JSON_REJECT_DUPLICATES, NULL);
+    bool ok = json_is_object(j);
+    json_decref(j);
+    return ok;
+}
+
+static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
+{
+#define X(field)                                                                                                       \
+    if (!memchr(p->field, '\0', sizeof p->field))                                                                      \
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %s is not terminated", #field);
+    TEXT_FIELDS(X)
+#undef X
+#define X(field)                                                                                                       \
+    if (p->field < 0)                                                                                                  \
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %s is negative", #field);
+    COUNT_FIELDS(X)
+#undef X
+    if (p->role[0] && strcmp(p->role, "ac") != 0 && strcmp(p->role, "kb") != 0)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata role is neither \"ac\" nor \"kb\"");
+    if (!identifier_ok(p->owner))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata owner is not an identifier ([a-z0-9][a-z0-9._-]{0,62})");
+    if (p->created[strspn(p->created, "0123456789-:.+TZ")])
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata created is not an RFC 3339 time");
+    if (p->metrics[0] && !object_text_ok(p->metrics))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata metrics is not the text of a JSON object");
+    if (p->n_parents < 0 || p->n_parents > (int)(sizeof p->parents / sizeof p->parents[0]))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents: %d of them, at most 8", p->n_parents);
+    for (int i = 0; i < p->n_parents; i++)
+        if (p->parents[i] < 0)
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents: negative id");
+    return 0;
+}
+
+/* --- writer ------------------------------------------------------------------------------------------------------ */
+
+static void put_pair(struct tp_buf *b, const char *key, const char *value)
+{
+    tp_buf_putc(b, ',');
+    tp_buf_json_str(b, key, strlen(key));
+    tp_buf_putc(b, ':');
+    tp_buf_json_str(b, value, strlen(value));
+}
+
+/* Adds `"key":"<text>"` where the text was printed into *text, and empties it. */
+static void put_text(struct tp_buf *b, const char *key, struct tp_buf *text)
+{
+    tp_buf_putc(text, '\0');
+    if (text->oom)
+        b->oom = true;
+    else
+        put_pair(b, key, text->p);
+    text->n = 0;
+}
+
+static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struct tm_provenance *p)
+{
+    struct tp_buf text = {0};
+    tp_buf_puts(b, "{\"__metadata__\":{\"format\":\"" FORMAT_NAME "\"");
+    put_pair(b, "features_version", tclfeat_version(m->features));
+    tp_buf_printf(b, ",\"features_crc32\":\"%08" PRIx32 "\"", tclfeat_crc(m->features));
+    char sep = '{';
+#define X(field, least, most)                                                                                          \
+    tp_buf_printf(&text, "%c\"%s\":%d", sep, #field, m->h.field);                                                      \
+    sep = ',';
+    HYPER_FIELDS(X)
+#undef X
+    tp_buf_putc(&text, '}');
+    put_text(b, "hyper", &text);
+    sep = '{';
+#define X(key, field)                                                                                                  \
+    tp_buf_printf(&text, "%c\"%s\":", sep, key);                                                                       \
+    tp_buf_json_num(&text, m->field, 17);                                                                              \
+    sep = ',';
+    CALIBRATION_FIELDS(X)
+#undef X
+    tp_buf_putc(&text, '}');
+    put_text(b, "calibration", &text);
+#define X(field) put_pair(b, #field, p->field);
+    TEXT_FIELDS(X)
+#undef X
+#define X(field) tp_buf_printf(b, ",\"%s\":\"%" PRId64 "\"", #field, p->field);
+    COUNT_FIELDS(X)
+#undef X
+    tp_buf_printf(b, ",\"seed\":\"%" PRIu64 "\"", p->seed);
+    tp_buf_putc(&text, '[');
+    for (int i = 0; i < p->n_parents; i++)
+        tp_buf_printf(&text, "%s%" PRId64, i ? "," : "", p->parents[i]);
+    tp_buf_putc(&text, ']');
+    put_text(b, "parents", &text);
+    tp_buf_putc(b, '}');
+    tp_buf_free(&text);
+}
+
+static void put_tensors(struct tp_buf *b, const struct tm_shape *shape)
+{
+    size_t at = 0;
+    for (int t = 0; t < TM_TENSORS; t++) {
+        if (shape[t].size == 0)
+            continue;
+        tp_buf_printf(b, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", shape[t].name);
+        for (int d = 0; d < shape[t].n_dims; d++)
+            tp_buf_printf(b, "%s%d", d ? "," : "", shape[t].dim[d]);
+        tp_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + 4 * shape[t].size);
+        at += 4 * shape[t].size;
+    }
+}
+
+int tm_weights_write(const struct tm_model *m, const struct tm_provenance *p, struct tp_buf *out, struct tp_err *e)
+{
+    struct tp_buf head = {0};
+    int rc = tm_hyper_check(&m->h, m->features, e);
+    if (rc == 0)
+        rc = check_provenance(p, e);
+    if (rc == 0 && !calibration_ok(m))
+        rc = tp_fail(e, TP_E_BAD_WEIGHTS, "calibration out of range");
+    for (int t = 0; t < TM_TENSORS && rc == 0; t++)
+        for (size_t i = 0; i < m->shape[t].size && rc == 0; i++)
+            if (!isfinite(m->w[m->shape[t].offset + i]))
+                rc = tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" holds a value that is not finite", m->shape[t].name);
+    if (rc)
+        goto out;
+
+    put_metadata(&head, m, p);
+    put_tensors(&head, m->shape);
+    tp_buf_putc(&head, '}');
+    while (head.n % 8 && !head.oom)
+        tp_buf_putc(&head, ' ');
+    size_t total = LENGTH_BYTES + head.n + 4 * tm_parameter_count(&m->h);
+    char *dst = head.oom ? NULL : tp_buf_grow(out, total);
+    if (!dst) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a weights file");
+        goto out;
+    }
+    uint64_t length = htole64((uint64_t)head.n);
+    memcpy(dst, &length, sizeof length);
+    memcpy(dst + LENGTH_BYTES, head.p, head.n);
+    dst += LENGTH_BYTES + head.n;
+    for (int t = 0; t < TM_TENSORS; t++) {
+        for (size_t i = 0; i < m->shape[t].size; i++, dst += 4) {
+            uint32_t bits;
+            memcpy(&bits, &m->w[m->shape[t].offset + i], 4);
+            bits = htole32(bits);
+            memcpy(dst, &bits, 4);
+        }
+    }
+    out->n += total;
+out:
+    tp_buf_free(&head);
+    return rc;
+}
+
+/* --- reader ------------------------------------------------------------------------------------------------------ */
+
+static const char *text_of(const json_t *meta, const char *key)
+{
+    return json_string_value(json_object_get(meta, key));
+}
+
+/* Decimal digits only, within [0, limit]. */
+static bool parse_count(const char *s, uint64_t limit, uint64_t *v)
+{
+    size_t n = strlen(s);
+    uint64_t sum = 0;
+    if (n == 0 || s[strspn(s, "0123456789")])
+        return false;
+    for (; *s; s++)
+        if (__builtin_mul_overflow(sum, UINT64_C(10), &sum) || __builtin_add_overflow(sum, (uint64_t)(*s - '0'), &sum))
+            return false;
+    *v = sum;
+    return sum <= limit;
+}
+
+static int read_hyper(const json_t *meta, struct tm_hyper *h, struct tp_err *e)
+{
+    int rc = 0;
+    const char *text = text_of(meta, "hyper");
+    json_t *j = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (!json_is_object(j))
+        rc = tp_fail(e, TP_E_BAD_WEIGHTS, "metadata hyper is missing or not the text of a JSON object");
+#define X(field, least, most)                                                                                          \
+    if (rc == 0) {                                                                                                     \
+        const json_t *v = json_object_get(j, #field);                                                                  \
+        json_int_t i = json_integer_value(v);                                                                          \
+        if (!json_is_integer(v) || i < (least) || i > (most))                                                          \
+            rc = tp_fail(e, TP_E_BAD_WEIGHTS, "metadata hyper: %s must be an integer from %d to %d", #field, (least),  \
+                         (most));                                                                                      \
+        else                                                                                                           \
+            h->field = (int)i;                                                                                         \
+    }
+    HYPER_FIELDS(X)
+#undef X
+    json_decref(j);
+    return rc;
+}
+
+static int read_calibration(const json_t *meta, struct tm_model *m, struct tp_err *e)
+{
+    const char *text = text_of(meta, "calibration");
+    if (!json_object_get(meta, "calibration"))
+        return 0; /* made elsewhere: the identity of tm_model_new stays */
+    json_t *j = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    bool ok = json_is_object(j);
+#define X(key, field)                                                                                                  \
+    if (ok) {                                                                                                          \
+        const json_t *v = json_object_get(j, key);                                                                     \
+        ok = json_is_number(v);                                                                                        \
+        m->field = json_number_value(v);                                                                               \
+    }
+    CALIBRATION_FIELDS(X)
+#undef X
+    json_decref(j);
+    if (!ok || !calibration_ok(m))
+        return tp_fail(e, TP_E_BAD_WEIGHTS,
+                       "metadata calibration must hold finite a > 0, b, latency_shift, latency_std >= 0");
+    return 0;
+}
+
+static int read_parents(const char *text, struct tm_provenance *p, struct tp_err *e)
+{
+    const size_t most = sizeof p->parents / sizeof p->parents[0];
+    json_t *j = json_loads(text, 0, NULL);
+    bool ok = json_is_array(j) && json_array_size(j) <= most;
+    for (size_t i = 0; ok && i < json_array_size(j); i++) {
+        const json_t *v = json_array_get(j, i);
+        ok = json_is_integer(v) && json_integer_value(v) >= 0;
+        p->parents[i] = json_integer_value(v);
+        p->n_parents = (int)i + 1;
+    }
+    json_decref(j);
+    return ok ? 0
+              : tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents must be the text of an array of at most %zu ids", most);
+}
+
+static int read_provenance(const json_t *meta, struct tm_provenance *p, struct tp_err *e)
+{
+    const char *s;
+    uint64_t v;
+    memset(p, 0, sizeof *p);
+#define X(field)                                                                                                       \
+    if ((s = text_of(meta, #field))) {                                                                                 \
+        size_t n = strlen(s);                                                                                          \
+        if (n >= sizeof p->field)                                                                                      \
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %s is longer than %zu bytes", #field, sizeof p->field - 1);  \
+        memcpy(p->field, s, n);                                                                                        \
+    }
+    TEXT_FIELDS(X)
+#undef X
+#define X(field)                                                                                                       \
+    if ((s = text_of(meta, #field))) {                                                                                 \
+        if (!parse_count(s, INT64_MAX, &v))                                                                            \
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %s is not a decimal count", #field);                         \
+        p->field = (int64_t)v;                                                                                         \
+    }
+    COUNT_FIELDS(X)
+#undef X
+    if ((s = text_of(meta, "seed")) && !parse_count(s, UINT64_MAX, &p->seed))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata seed is not a decimal count");
+    if ((s = text_of(meta, "parents"))) {
+        int rc = read_parents(s, p, e);
+        if (rc)
+            return rc;
+    }
+    return check_provenance(p, e);
+}
+
+static int read_metadata(json_t *meta, enum tclfeat_set *set, struct tm_hyper *h, struct tm_provenance *p,
+                         struct tp_err *e)
+{
+    const char *key, *s;
+    json_t *value;
+    if (!json_is_object(meta))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "header has no __metadata__ object");
+    json_object_foreach(meta, key, value)
+    {
+        if (!json_is_string(value))
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %.64s is not a string", key);
+    }
+    s = text_of(meta, "format");
+    if (!s || strcmp(s, FORMAT_NAME) != 0)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata format is not \"" FORMAT_NAME "\"");
+    s = text_of(meta, "features_version");
+    if (!s)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata features_version is missing");
+    int known = tclfeat_by_version(s);
+    if (known < 0)
+        return tp_fail(e, TP_E_FEATURES_MISMATCH, "features version \"%.64s\" is none of those built in", s);
+    *set = (enum tclfeat_set)known;
+    s = text_of(meta, "features_crc32");
+    if (!s || strlen(s) != 8 || s[strspn(s, "0123456789abcdef")])
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata features_crc32 is not 8 lower-case hex digits");
+    if (strtoul(s, NULL, 16) != tclfeat_crc(*set))
+        return tp_fail(e, TP_E_FEATURES_MISMATCH, "tables of %s have CRC %08" PRIx32 " here, %s in the file",
+                       tclfeat_version(*set), tclfeat_crc(*set), s);
+    int rc = read_hyper(meta, h, e);
+    if (rc == 0)
+        rc = tm_hyper_check(h, *set, e);
+    if (rc == 0)
+        rc = read_provenance(meta, p, e);
+    return rc;
+}
+
+/* Where one tensor's bytes lie, from the start of the data. */
+struct span {
+    size_t begin, end;
+};
+
+static int read_span(const json_t *t, const struct tm_shape *shape, size_t data, struct span *out, struct tp_err *e)
+{
+    const json_t *dims = json_object_get(t, "shape"), *offsets = json_object_get(t, "data_offsets");
+    const char *dtype = json_string_value(json_object_get(t, "dtype"));
+    if (json_object_size(t) != 3 || !dtype || !json_is_array(dims) || !json_is_array(offsets) ||
+        json_array_size(offsets) != 2)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" must have dtype, shape and data_offsets alone", shape->name);
+    if (strcmp(dtype, "F32") != 0)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": dtype is not F32", shape->name);
+    bool same = json_array_size(dims) == (size_t)shape->n_dims;
+    for (size_t d = 0; same && d < (size_t)shape->n_dims; d++) {
+        const json_t *v = json_array_get(dims, d);
+        same = json_is_integer(v) && json_integer_value(v) == shape->dim[d];
+    }
+    if (!same)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": shape does not follow from the hyper-parameters",
+                       shape->name);
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    json_int_t from = json_integer_value(begin), to = json_integer_value(end);
+    if (!json_is_integer(begin) || !json_is_integer(end) || from < 0 || to < from || (uint64_t)to > data ||
+        (uint64_t)(to - from) != 4 * shape->size)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": data_offsets do not span %zu bytes of the data",
+                       shape->name, 4 * shape->size);
+    *out = (struct span){(size_t)from, (size_t)to};
+    return 0;
+}
+
+/* Every tensor once, nothing else, and together exactly the data. Sizes are right already, so it is enough that each
+ * begins where another ends, down to 0: no two can then overlap without leaving a hole. */
+static int read_spans(const json_t *header, const struct tm_shape *shape, size_t data, struct span *span,
+                      struct tp_err *e)
+{
+    size_t wanted = 1, sum = 0; /* 1: __metadata__ */
+    for (int t = 0; t < TM_TENSORS; t++) {
+        if (shape[t].size == 0)
+            continue;
+        const json_t *j = json_object_get(header, shape[t].name);
+        if (!json_is_object(j))
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" is missing", shape[t].name);
+        int rc = read_span(j, &shape[t], data, &span[t], e);
+        if (rc)
+            return rc;
+        wanted++;
+        sum += 4 * shape[t].size;
+    }
+    if (json_object_size(header) != wanted)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "header holds tensors that the model does not have");
+    if (sum != data)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "%zu bytes of data, %zu expected", data, sum);
+    size_t at = 0;
+    while (at < data) {
+        int t = 0;
+        while (t < TM_TENSORS && !(shape[t].size && span[t].begin == at))
+            t++;
+        if (t == TM_TENSORS)
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "tensors overlap or leave a hole at byte %zu of the data", at);
+        at = span[t].end;
+    }
+    return 0;
+}
+
+static int read_values(struct tm_model *m, const unsigned char *data, const struct span *span, struct tp_err *e)
+{
+    for (int t = 0; t < TM_TENSORS; t++) {
+        float *w = m->w + m->shape[t].offset;
+        for (size_t i = 0; i < m->shape[t].size; i++) {
+            uint32_t bits;
+            memcpy(&bits, data + span[t].begin + 4 * i, 4);
+            bits = le32toh(bits);
+            memcpy(&w[i], &bits, 4);
+            if (!isfinite(w[i]))
+                return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" holds a value that is not finite", m->shape[t].name);
+        }
+    }
+    return 0;
+}
+
+int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_provenance *p, struct tp_err *e)
+{
+    int rc;
+    const unsigned char *file = bytes;
+    json_t *header = NULL;
+    struct tm_model *model = NULL;
+    struct tm_provenance provenance;
+    struct tm_hyper h;
+    enum tclfeat_set set = TCLFEAT_TCLF_1;
+    struct span span[TM_TENSORS] = {{0}};
+    uint64_t length = 0;
+
+    if (n > TM_WEIGHTS_MAX)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "weights file of %zu bytes, at most %d", n, (int)TM_WEIGHTS_MAX);
+    if (n >= LENGTH_BYTES) {
+        memcpy(&length, file, sizeof length);
+        length = le64toh(length);
+    }
+    if (n < LENGTH_BYTES || length > HEADER_MAX || length > n - LENGTH_BYTES || length < 2 || file[LENGTH_BYTES] != '{')
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "not a safetensors file, or its header exceeds %d bytes", (int)HEADER_MAX);
+
+    json_error_t why;
+    header = json_loadb((const char *)file + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(header)) {
+        rc = tp_fail(e, TP_E_BAD_WEIGHTS, "header is not JSON: %.120s", why.text);
+        goto out;
+    }
+    rc = read_metadata(json_object_get(header, "__metadata__"), &set, &h, &provenance, e);
+    if (rc)
+        goto out;
+    model = tm_model_new(set, &h, 0);
+    if (!model) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        goto out;
+    }
+    const size_t data = n - LENGTH_BYTES - (size_t)length;
+    rc = read_spans(header, model->shape, data, span, e);
+    if (rc == 0)
+        rc = read_values(model, file + LENGTH_BYTES + length, span, e);
+    if (rc == 0)
+        rc = read_calibration(json_object_get(header, "__metadata__"), model, e);
+    if (rc)
+        goto out;
+    *m = model;
+    model = NULL;
+    if (p)
+        *p = provenance;
+out:
+    tm_model_free(model);
+    json_decref(header);
+    return rc;
+}

@@ -1,0 +1,203 @@
+/* The schema, as an ordered table of steps, and the one function that brings a database up to date.
+ *
+ * Invariant: PRAGMA user_version = the last step that was applied in full; a step and its version number commit
+ * together. A step that has shipped is never edited: a change of the schema is a new step at the end.
+ * docs/store.md explains the tables. Thread: st_open(), before the writer runs. */
+#include "store/db.h"
+
+static const char schema_1[] =
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "INSERT INTO meta VALUES ('model_seq', 0);"
+
+    "CREATE TABLE model ("
+    " id INTEGER PRIMARY KEY,"
+    " role TEXT NOT NULL CHECK (role IN ('ac', 'kb')),"
+    " owner TEXT NOT NULL," /* name of a hardware (ac) or family (kb) */
+    " features_version TEXT NOT NULL,"
+    " state TEXT NOT NULL,"
+    " job INTEGER NOT NULL," /* 0 none; not a foreign key: a purged job leaves its family's models */
+    " records INTEGER NOT NULL,"
+    " tasks INTEGER NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " sha256 TEXT NOT NULL,"
+    " parents TEXT NOT NULL,"
+    " metrics TEXT NOT NULL,"
+    " calibration INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX model_owner ON model (owner, role);"
+
+    "CREATE TABLE family ("
+    " id INTEGER PRIMARY KEY,"
+    " name TEXT NOT NULL UNIQUE,"
+    " kb_model INTEGER REFERENCES model (id),"
+    " created INTEGER NOT NULL) STRICT;"
+
+    "CREATE TABLE hardware ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " name TEXT NOT NULL UNIQUE,"
+    " family INTEGER NOT NULL REFERENCES family (id),"
+    " kind TEXT NOT NULL CHECK (kind IN ('cpu', 'gpu', 'accelerator')),"
+    " target TEXT NOT NULL,"
+    " descriptor TEXT NOT NULL,"
+    " active_model INTEGER REFERENCES model (id),"
+    " created INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX hardware_family ON hardware (family);"
+
+    "CREATE TABLE task ("
+    " id INTEGER PRIMARY KEY,"
+    " task_id TEXT NOT NULL UNIQUE,"
+    " identity TEXT NOT NULL,"
+    " workload_key TEXT NOT NULL,"
+    " target_kind TEXT NOT NULL) STRICT;"
+
+    "CREATE TABLE task_variant ("
+    " id INTEGER PRIMARY KEY,"
+    " digest BLOB NOT NULL UNIQUE," /* of the two texts below */
+    " task INTEGER NOT NULL REFERENCES task (id),"
+    " task_array TEXT NOT NULL,"
+    " v TEXT) STRICT;"
+
+    /* hash is unique by itself; the task in front keeps the index pages that one batch touches together */
+    "CREATE TABLE program ("
+    " id INTEGER PRIMARY KEY,"
+    " task INTEGER NOT NULL REFERENCES task (id),"
+    " hash BLOB NOT NULL,"
+    " steps BLOB NOT NULL,"
+    " UNIQUE (task, hash)) STRICT;"
+
+    "CREATE TABLE measurement ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " task INTEGER NOT NULL REFERENCES task (id)," /* = program.task, for the index below */
+    " program INTEGER NOT NULL REFERENCES program (id),"
+    " variant INTEGER NOT NULL REFERENCES task_variant (id),"
+    " digest INTEGER NOT NULL," /* of costs as text, error_no, timestamp: tells duplicates */
+    " min_cost REAL,"           /* NULL: a failure */
+    " error_no INTEGER NOT NULL,"
+    " all_cost REAL NOT NULL,"
+    " timestamp REAL NOT NULL,"
+    " costs BLOB NOT NULL," /* little-endian float64 */
+    " agent TEXT,"
+    " received INTEGER NOT NULL,"
+    " UNIQUE (hardware, program, digest)) STRICT;"
+    "CREATE INDEX measurement_hardware ON measurement (hardware);"
+    "CREATE INDEX measurement_task ON measurement (hardware, task);"
+
+    /* sums over measurement, kept by the writer in the same transaction */
+    "CREATE TABLE hardware_task ("
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " task_id TEXT NOT NULL REFERENCES task (task_id),"
+    " programs INTEGER NOT NULL,"
+    " measurements INTEGER NOT NULL,"
+    " failures INTEGER NOT NULL,"
+    " best_cost REAL,"
+    " best INTEGER," /* measurement.id; no foreign key, it would cost a scan per deleted measurement */
+    " PRIMARY KEY (hardware, task_id)) STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE lease ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " token TEXT NOT NULL UNIQUE,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " agent TEXT NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " expires INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX lease_hardware ON lease (hardware);"
+    "CREATE INDEX lease_expires ON lease (expires);"
+
+    "CREATE TABLE candidate ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " program INTEGER NOT NULL REFERENCES program (id),"
+    " variant INTEGER NOT NULL REFERENCES task_variant (id),"
+    " state TEXT NOT NULL CHECK (state IN ('pooled', 'selected', 'leased', 'measured')),"
+    " repeat INTEGER NOT NULL,"
+    " score REAL, r REAL, d REAL, u REAL,"
+    " lease INTEGER REFERENCES lease (id),"
+    " created INTEGER NOT NULL,"
+    " UNIQUE (hardware, program)) STRICT;"
+    "CREATE INDEX candidate_state ON candidate (hardware, state, score);"
+    "CREATE INDEX candidate_lease ON candidate (lease);"
+
+    "CREATE TABLE job ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " kind TEXT NOT NULL,"
+    " hardware TEXT NOT NULL,"
+    " state TEXT NOT NULL,"
+    " params TEXT,"
+    " result TEXT,"
+    " error TEXT,"
+    " created INTEGER NOT NULL,"
+    " started INTEGER NOT NULL,"
+    " finished INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX job_hardware ON job (hardware);"
+    "CREATE INDEX job_state ON job (state);"
+
+    "CREATE TABLE evaluation ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " model INTEGER NOT NULL REFERENCES model (id),"
+    " job INTEGER NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " result TEXT NOT NULL) STRICT;"
+    "CREATE INDEX evaluation_hardware ON evaluation (hardware);"
+    "CREATE INDEX evaluation_model ON evaluation (model);";
+
+const struct st_migration st_migrations[] = {
+    {1, schema_1},
+};
+const int st_migrations_n = sizeof st_migrations / sizeof *st_migrations;
+_Static_assert(sizeof st_migrations / sizeof *st_migrations == ST_SCHEMA_VERSION, "one step per schema version");
+
+static int apply(struct st_db *db, const struct st_migration *m, struct tp_err *e)
+{
+    struct tp_buf stamp = {0};
+    int rc = st_db_exec(db, "BEGIN IMMEDIATE", e);
+    if (rc < 0)
+        return rc;
+    rc = st_db_exec(db, m->sql, e);
+    if (rc < 0)
+        goto out;
+    tp_buf_printf(&stamp, "PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", (int)ST_APPLICATION_ID,
+                  m->version);
+    tp_buf_putc(&stamp, '\0');
+    rc = stamp.oom ? tp_fail(e, TP_E_NO_MEMORY, "no memory to migrate the database") : st_db_exec(db, stamp.p, e);
+out:
+    if (rc < 0 && !sqlite3_get_autocommit(db->h))
+        st_db_exec(db, "ROLLBACK", NULL);
+    tp_buf_free(&stamp);
+    return rc;
+}
+
+/* A database is ours by its application id. One without any table is a file that was just made. */
+static int identify(struct st_db *db, struct tp_err *e)
+{
+    int64_t app = 0, version = 0, tables = 0;
+    int rc = st_db_pragma(db, "PRAGMA application_id", &app, e);
+    if (rc == 0)
+        rc = st_db_pragma(db, "PRAGMA user_version", &version, e);
+    if (rc == 0)
+        rc = st_db_pragma(db, "SELECT count(*) FROM sqlite_schema", &tables, e);
+    if (rc < 0) /* not a database at all is the one error here that is not about the disk */
+        return (sqlite3_errcode(db->h) & 0xff) == SQLITE_NOTADB
+                   ? tp_fail(e, TP_E_CONFIG, "tcld.db in the state directory is not a tcld database")
+                   : rc;
+    if (app != ST_APPLICATION_ID && (app || version || tables))
+        return tp_fail(e, TP_E_CONFIG, "tcld.db in the state directory is the database of another program");
+    return 0;
+}
+
+int st_migrate(struct st_db *db, const struct st_migration *m, int n, struct tp_err *e)
+{
+    int64_t version = 0;
+    int rc = identify(db, e);
+    if (rc == 0)
+        rc = st_db_pragma(db, "PRAGMA user_version", &version, e);
+    if (rc < 0)
+        return rc;
+    if (version > m[n - 1].version)
+        return tp_fail(e, TP_E_NEWER_SCHEMA, "the database has schema %lld, this tcld knows up to %d",
+                       (long long)version, m[n - 1].version);
+    for (int i = 0; i < n && rc == 0; i++)
+        if (m[i].version > version)
+            rc = apply(db, &m[i], e);
+    return rc;
+}

@@ -1,0 +1,240 @@
+/* Models: history of weights files, which of them answers, and ids that are given out once.
+ *
+ * Invariant: hardware.active_model is an AC of that hardware, family.kb_model a KB of that family. The files themselves
+ * are the daemon's; a row appears only after its file is on disk.
+ * Thread: writes from any (they run on the writer), reads on the reader's. */
+#include "store/db.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void st_model_clear(struct st_model *m)
+{
+    if (!m)
+        return;
+    free(m->parents);
+    free(m->metrics);
+    *m = (struct st_model){0};
+}
+
+static int unknown(struct tp_err *e, int64_t id)
+{
+    return tp_fail(e, TP_E_UNKNOWN_MODEL, "there is no model %lld", (long long)id);
+}
+
+static int reserve(struct st_db *db, void *arg, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ST_SQL_W_MODEL_RESERVE);
+    int rc = st_q_step(&q, e);
+    if (rc > 0)
+        *(int64_t *)arg = st_col_int(&q, 0);
+    else if (rc == 0)
+        rc = tp_fail(e, TP_E_INTERNAL, "the counter of models is missing");
+    int end = rc < 0 ? rc : st_q_step(&q, e); /* RETURNING shows its row before the update is over */
+    st_q_end(&q);
+    return end;
+}
+
+int st_model_reserve(struct st_store *s, int64_t *id, struct tp_err *e)
+{
+    int64_t v = 0;
+    int rc = st_write(s, reserve, &v, e);
+    if (rc == 0)
+        *id = v;
+    return rc;
+}
+
+/* The owner must exist: an AC belongs to a hardware, a KB to a family. */
+static int check_owner(struct st_db *db, const struct st_model *m, struct tp_err *e)
+{
+    bool ac = strcmp(m->role, "ac") == 0;
+    int64_t v;
+    struct st_q q = st_q_begin(db, ac ? ST_SQL_W_HW_ID : ST_SQL_R_FAMILY_KB);
+    st_q_text(&q, m->owner);
+    int rc = st_q_first(&q, &v, e);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    return ac ? tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%s\"", m->owner)
+              : tp_fail(e, TP_E_UNKNOWN_FAMILY, "no hardware belongs to a family \"%s\"", m->owner);
+}
+
+/* An id that is taken may only get a newer calibration. */
+static int check_id(struct st_db *db, const struct st_model *m, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
+    st_q_int(&q, m->id);
+    int rc = st_q_step(&q, e);
+    if (rc > 0) {
+        struct st_model old = {0};
+        st_col_copy(&q, 0, old.role, sizeof old.role);
+        st_col_copy(&q, 1, old.owner, sizeof old.owner);
+        rc = strcmp(old.role, m->role) || strcmp(old.owner, m->owner) || m->calibration <= st_col_int(&q, 2)
+                 ? tp_fail(e, TP_E_CONFLICT, "model %lld exists already", (long long)m->id)
+                 : 0;
+    }
+    st_q_end(&q);
+    return rc;
+}
+
+static int set_active(struct st_db *db, bool ac, const char *owner, int64_t id, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ac ? ST_SQL_W_HW_ACTIVATE : ST_SQL_W_FAMILY_ACTIVATE);
+    st_q_text(&q, owner);
+    st_q_int(&q, id);
+    return st_q_run(&q, e);
+}
+
+struct insert {
+    const struct st_model *m;
+    bool activate;
+};
+
+static int insert(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct insert *a = arg;
+    const struct st_model *m = a->m;
+    int rc = check_owner(db, m, e);
+    if (rc < 0 || (rc = check_id(db, m, e)) < 0)
+        return rc;
+    struct st_q q = st_q_begin(db, ST_SQL_W_MODEL_SEQ);
+    st_q_int(&q, m->id);
+    if ((rc = st_q_run(&q, e)) < 0)
+        return rc;
+    q = st_q_begin(db, ST_SQL_W_MODEL_PUT);
+    st_q_int(&q, m->id);
+    st_q_text(&q, m->role);
+    st_q_text(&q, m->owner);
+    st_q_text(&q, m->features_version);
+    st_q_text(&q, m->state);
+    st_q_int(&q, m->job);
+    st_q_int(&q, m->records);
+    st_q_int(&q, m->tasks);
+    st_q_int(&q, m->created);
+    st_q_text(&q, m->sha256);
+    st_q_text(&q, m->parents ? m->parents : "[]");
+    st_q_text(&q, m->metrics ? m->metrics : "{}");
+    st_q_int(&q, m->calibration);
+    if ((rc = st_q_run(&q, e)) < 0 || !a->activate)
+        return rc;
+    return set_active(db, strcmp(m->role, "ac") == 0, m->owner, m->id, e);
+}
+
+int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e)
+{
+    struct insert a = {.m = m, .activate = activate};
+    if (strcmp(m->role, "ac") && strcmp(m->role, "kb"))
+        return tp_fail(e, TP_E_BAD_PARAMETER, "a model's role is ac or kb");
+    if (m->id <= 0)
+        return tp_fail(e, TP_E_BAD_PARAMETER, "a model needs an id");
+    return st_write(s, insert, &a, e);
+}
+
+struct activate {
+    const char *hardware;
+    int64_t id;
+};
+
+static int activate(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct activate *a = arg;
+    char family[ST_ID_MAX + 1], role[8], owner[ST_ID_MAX + 1];
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_FIND);
+    st_q_text(&q, a->hardware);
+    int rc = st_q_step(&q, e);
+    if (rc > 0)
+        st_col_copy(&q, 1, family, sizeof family);
+    st_q_end(&q);
+    if (rc <= 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
+
+    q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
+    st_q_int(&q, a->id);
+    rc = st_q_step(&q, e);
+    if (rc > 0) {
+        st_col_copy(&q, 0, role, sizeof role);
+        st_col_copy(&q, 1, owner, sizeof owner);
+    }
+    st_q_end(&q);
+    if (rc <= 0)
+        return rc < 0 ? rc : unknown(e, a->id);
+
+    bool ac = strcmp(role, "ac") == 0;
+    if (strcmp(owner, ac ? a->hardware : family))
+        return tp_fail(e, TP_E_CONFLICT, "model %lld belongs to \"%s\"", (long long)a->id, owner);
+    return set_active(db, ac, owner, a->id, e);
+}
+
+int st_model_activate(struct st_store *s, const char *hardware, int64_t id, struct tp_err *e)
+{
+    struct activate a = {.hardware = hardware, .id = id};
+    return st_write(s, activate, &a, e);
+}
+
+/* ---- reading ---- */
+
+static int read_row(struct st_q *q, struct st_model *m, struct tp_err *e)
+{
+    bool oom = false;
+    *m = (struct st_model){.id = st_col_int(q, 0)};
+    st_col_copy(q, 1, m->role, sizeof m->role);
+    st_col_copy(q, 2, m->owner, sizeof m->owner);
+    st_col_copy(q, 3, m->features_version, sizeof m->features_version);
+    st_col_copy(q, 4, m->state, sizeof m->state);
+    m->job = st_col_int(q, 5);
+    m->records = st_col_int(q, 6);
+    m->tasks = st_col_int(q, 7);
+    m->created = st_col_int(q, 8);
+    st_col_copy(q, 9, m->sha256, sizeof m->sha256);
+    m->parents = st_col_dup(q, 10, &oom);
+    m->metrics = st_col_dup(q, 11, &oom);
+    m->calibration = (int)st_col_int(q, 12);
+    if (!oom)
+        return 0;
+    st_model_clear(m);
+    return tp_fail(e, TP_E_NO_MEMORY, "no memory to read a model");
+}
+
+int st_model_get(struct st_reader *r, int64_t id, struct st_model *out, struct tp_err *e)
+{
+    struct st_model m;
+    struct st_q q = st_q_begin(&r->db, ST_SQL_R_MODEL_GET);
+    st_q_int(&q, id);
+    int rc = st_q_step(&q, e);
+    if (rc > 0)
+        rc = read_row(&q, &m, e);
+    else if (rc == 0)
+        rc = unknown(e, id);
+    st_q_end(&q);
+    if (rc == 0)
+        *out = m;
+    return rc;
+}
+
+int st_model_list(struct st_reader *r, const char *role, const char *owner, int64_t before, int limit, st_model_fn fn,
+                  void *arg, struct tp_err *e)
+{
+    enum st_sql id = ST_SQL_R_MODEL_LIST;
+    int rc;
+    if (owner)
+        id = role ? ST_SQL_R_MODEL_LIST_BOTH : ST_SQL_R_MODEL_LIST_OWNER;
+    else if (role)
+        id = ST_SQL_R_MODEL_LIST_ROLE;
+    struct st_q q = st_q_begin(&r->db, id);
+    st_q_int(&q, before > 0 ? before : INT64_MAX);
+    st_q_int(&q, limit);
+    if (owner)
+        st_q_text(&q, owner);
+    if (role)
+        st_q_text(&q, role);
+    while ((rc = st_q_step(&q, e)) > 0) {
+        struct st_model m;
+        if ((rc = read_row(&q, &m, e)) < 0)
+            break;
+        rc = fn(arg, &m);
+        st_model_clear(&m);
+        if (rc)
+            break;
+    }
+    st_q_end(&q);
+    return rc < 0 ? rc : 0;
+}
