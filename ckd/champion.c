@@ -1,9 +1,9 @@
 /* Champion and challenger: the hold-out and the verdict.
  *
  * Invariant: the threshold below which a task (or a program of a task) is held out never rises while measurements are
- * added. It is max(TK_HOLDOUT, lowest places present); the set only grows, so its lowest places only fall. Hence
- * nothing that was once trained on becomes held out later, except across the border of TK_HOLDOUT_TASKS (callers look
- * at how the champion was held out). Pure; any thread. */
+ * added. It is the larger of a share that falls with the number of tasks and of the lowest places present, which only
+ * fall. Hence nothing that was once trained on becomes held out later, except across the border of TK_HOLDOUT_TASKS
+ * (callers look at how the champion was held out). Pure; any thread. */
 #include "ckd/champion.h"
 
 #include <math.h>
@@ -40,6 +40,13 @@ double tk_program_place(const uint8_t key[16])
     return place(0x70726f67U, key, 16);
 }
 
+double tk_holdout_share(uint32_t n)
+{
+    double share = n > 0 ? (double)TK_HOLDOUT_WANTED / n : TK_HOLDOUT_MAX;
+
+    return share < TK_HOLDOUT ? TK_HOLDOUT : share > TK_HOLDOUT_MAX ? TK_HOLDOUT_MAX : share;
+}
+
 struct task {
     double place;                       /* of the task */
     double lowest[TK_HOLDOUT_PROGRAMS]; /* of its valid programs, ascending */
@@ -72,8 +79,8 @@ int tk_holdout_split(const struct tm_dataset *ds, const uint8_t (*key)[16], uint
                      uint32_t *valid, size_t *n_valid, bool *by_record, struct tp_err *e)
 {
     struct task *tasks = calloc(ds->n_tasks > 0 ? ds->n_tasks : 1, sizeof *tasks);
-    uint32_t usable = 0;
-    double lowest = INFINITY, threshold;
+    uint32_t usable = 0, left = 0;
+    double lowest = INFINITY, threshold, share;
     size_t nt = 0, nv = 0;
 
     if (tasks == NULL)
@@ -99,8 +106,11 @@ int tk_holdout_split(const struct tm_dataset *ds, const uint8_t (*key)[16], uint
         if (tasks[t].place < lowest)
             lowest = tasks[t].place;
     }
-    *by_record = usable < TK_HOLDOUT_TASKS;
-    threshold = lowest < TK_HOLDOUT ? TK_HOLDOUT : nextafter(lowest, 1.0);
+    share = tk_holdout_share(usable);
+    threshold = lowest < share ? share : nextafter(lowest, 1.0);
+    for (uint32_t t = 0; t < ds->n_tasks; t++)
+        left += tasks[t].valid >= 2 && tasks[t].place >= threshold;
+    *by_record = usable < TK_HOLDOUT_TASKS || left == 0;
     for (uint32_t i = 0; i < ds->n; i++) {
         const struct task *t = &tasks[ds->task[i]];
         bool out = *by_record ? tk_program_place(key[i]) < program_threshold(t) : t->place < threshold;

@@ -11,20 +11,24 @@
 
 #include <stdbool.h>
 
-#define TK_HOLDOUT 0.15 /* share of the tasks (of the programs, when there are too few tasks) that is held out */
+#define TK_HOLDOUT     0.15 /* share of the tasks (of the programs, when there are too few tasks) that is held out */
+#define TK_HOLDOUT_MAX 0.20 /* few tasks: the share grows up to this, so that about TK_HOLDOUT_WANTED are held out */
 enum {
+    TK_HOLDOUT_WANTED = 3,
     TK_HOLDOUT_TASKS = 4,   /* fewer usable tasks than this: the hold-out is by program */
     TK_HOLDOUT_PROGRAMS = 2 /* then at least so many programs of each task with more than twice as many */
 };
 
-/* Where a task or program stands in [0,1); those below TK_HOLDOUT are held out. */
+/* The share of n usable tasks that is held out; falls as n grows. */
+double tk_holdout_share(uint32_t n);
+/* Where a task or program stands in [0,1); those below the share (of programs: TK_HOLDOUT) are held out. */
 double tk_task_place(const char *task_id);
 double tk_program_place(const uint8_t key[16]);
 
 /* Split the programs of ds: train[0..*n_train) and valid[0..*n_valid) get indices in ascending order; both arrays hold
  * ds->n. key[i] = tp_program_hash of program i. A task counts when two of its programs have a valid cost. With >=
- * TK_HOLDOUT_TASKS of them whole tasks are held out: those placed below TK_HOLDOUT, or else the one with the lowest
- * place. With fewer, programs are, and *by_record is true. NO_MEMORY. */
+ * TK_HOLDOUT_TASKS of them whole tasks are held out: those placed below the share, or else the one with the lowest
+ * place. With fewer, or when that would leave nothing to train on, programs are, and *by_record is true. NO_MEMORY. */
 int tk_holdout_split(const struct tm_dataset *ds, const uint8_t (*key)[16], uint32_t *train, size_t *n_train,
                      uint32_t *valid, size_t *n_valid, bool *by_record, struct tp_err *e);
 

@@ -25,6 +25,7 @@ struct td_daemon {
     } threads;
     _Atomic bool draining;
     _Atomic bool ready;
+    _Atomic int exports;        /* streams of records that run */
     _Atomic int64_t heartbeat;  /* monotonic milliseconds of the control loop's last turn */
 };
 

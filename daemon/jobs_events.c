@@ -20,14 +20,6 @@ struct td_follow {
     void *stream;
 };
 
-static struct td_job *find_locked(struct td_jobs *js, int64_t id)
-{
-    for (struct td_job *j = js->first; j != NULL; j = j->next)
-        if (j->id == id)
-            return j;
-    return NULL;
-}
-
 int td_follow_new(struct td_jobs *js, int64_t id, int64_t last_id, struct td_follow **out, struct tp_err *e)
 {
     struct td_follow *f = calloc(1, sizeof *f);
@@ -35,8 +27,9 @@ int td_follow_new(struct td_jobs *js, int64_t id, int64_t last_id, struct td_fol
 
     if (f == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory to follow a job");
+    pthread_mutex_lock(&js->submit_mu); /* else a job may be in the store and not in the list yet */
     pthread_mutex_lock(&js->mu);
-    f->job = find_locked(js, id);
+    f->job = td_jobs_find_locked(js, id);
     if (f->job == NULL) {
         rc = tp_fail(e, TP_E_UNKNOWN_JOB, "job %lld is neither queued nor running", (long long)id);
     } else {
@@ -50,6 +43,7 @@ int td_follow_new(struct td_jobs *js, int64_t id, int64_t last_id, struct td_fol
         pthread_cond_signal(&js->tick);
     }
     pthread_mutex_unlock(&js->mu);
+    pthread_mutex_unlock(&js->submit_mu);
     if (rc != 0)
         free(f);
     else

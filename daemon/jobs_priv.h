@@ -47,6 +47,7 @@ static inline bool td_stage_finished(enum td_job_stage s)
 
 int64_t td_wall_ms(void); /* unix milliseconds */
 int64_t td_mono_ms(void);
+struct td_job *td_jobs_find_locked(struct td_jobs *js, int64_t id);
 void td_job_unref_locked(struct td_job *j);
 void td_job_json_locked(const struct td_job *j, struct tp_buf *out);
 void *td_ticker_main(void *jobs); /* wakes followers */

@@ -14,7 +14,8 @@ enum tm_rank_loss { TM_RANK_PAIRWISE, TM_RANK_LAMBDA };
 
 struct tm_train_opts {
     int epochs;                 /* default 12 */
-    double max_seconds;         /* 0 = no limit; ends after the batch, with a proper cosine tail only if known from the start */
+    double max_seconds;         /* 0 = no limit. Else the cosine runs over the time left when that ends first, so the schedule is
+                                   shortened, not cut; only then do the weights depend on the clock. Checked per batch. */
     uint64_t seed;
     int threads;                /* >= 1 */
     int tasks_per_batch;        /* 16 */

@@ -23,9 +23,9 @@ enum {
     TCLF_KIND_HW = TP_STEP_KINDS,
     TCLF_KIND_TASK
 };
-#define COL(group, name)      (COL_##group##_##name)
+#define COL(group, name)      ((int)COL_##group##_##name)
 #define DIV(group, name)      ((float)DIV_##group##_##name)
-#define COUNT_OF(group, name) (COUNT_##group##_##name)
+#define COUNT_OF(group, name) ((int)COUNT_##group##_##name)
 
 static inline float lg(float x)
 {

@@ -38,9 +38,10 @@ enum {
     K_HW_TARGET
 };
 _Static_assert((int)K_STEP_END <= (int)TCLFEAT_KEY, "step key too long");
-_Static_assert(COUNT_OF(STEP, PARTS) == TP_PARTS, "columns of the parts");
-_Static_assert(COUNT_OF(HW, VALUE) == TCLFEAT_HW && COUNT_OF(HW, KNOWN) == TCLFEAT_HW, "columns of the descriptor");
-_Static_assert(COUNT_OF(ALL, KIND) == TCLF_KIND_TASK + 1, "columns of the kind");
+_Static_assert(COUNT_OF(STEP, PARTS) == (int)TP_PARTS, "columns of the parts");
+_Static_assert(COUNT_OF(HW, VALUE) == (int)TCLFEAT_HW && COUNT_OF(HW, KNOWN) == (int)TCLFEAT_HW,
+               "columns of the descriptor");
+_Static_assert(COUNT_OF(ALL, KIND) == (int)TCLF_KIND_TASK + 1, "columns of the kind");
 
 static const float MAX_PADDING = 4.0f;
 static const float MAX_HW_VALUE = 1e18f;
@@ -117,7 +118,6 @@ void tclf1_step_key(const struct tp_step *s, const struct tp_step_view *v, struc
     int32_t *k = key->k;
     bool splits = false;
 
-    memset(key, 0, sizeof *key);
     k[K_KIND] = s->kind;
     k[K_ANNOTATION] = -1;
     k[K_STAGE] = at_most(v->stage, MAX_ID);
@@ -131,8 +131,10 @@ void tclf1_step_key(const struct tp_step *s, const struct tp_step_view *v, struc
     k[K_INSIDE] = at_most(v->inside, MAX_ID);
     k[K_N_LOOPS] = at_most(v->n_loops, MAX_ID);
     k[K_UNROLL] = v->unroll < 0 ? -1 : at_most(v->unroll, INT32_MAX);
-    for (int32_t i = 0; i < v->n_parts; i++)
+    for (int32_t i = 0; i < TP_PARTS; i++)
         k[K_PARTS + i] = at_most(v->parts[i], INT32_MAX);
+    for (int i = K_PADDING; i < TCLFEAT_KEY; i++)
+        k[i] = 0;
 
     switch (s->kind) {
     case TP_STEP_AN:

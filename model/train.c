@@ -1,0 +1,297 @@
+/* Supervised training (model/train.h, docs/model.md section 4).
+ *
+ * The model given is written only at the very end: all work is on a private copy, so a cancelled or failed training
+ * leaves no trace. Progress is the share of optimiser steps done; with max_seconds it is the share of the time used, if
+ * that is larger. The learning rate is a cosine of progress and training ends when it reaches 1, so a limit in time
+ * shortens the schedule instead of cutting it off. Only then does the clock influence the weights. */
+#include "model/train.h"
+
+#include "model/calibrate.h"
+#include "model/mem.h"
+#include "model/metrics.h"
+#include "model/shards.h"
+
+#include <math.h>
+#include <time.h>
+
+void tm_train_defaults(struct tm_train_opts *o)
+{
+    *o = (struct tm_train_opts){
+        .epochs = 12,
+        .seed = 1,
+        .threads = 1,
+        .tasks_per_batch = 16,
+        .programs_per_task = 32,
+        .rank = TM_RANK_PAIRWISE,
+        .lr = 7e-4,
+        .clip = 1.0,
+        .weight_decay = 1e-6,
+        .latency_weight = 0.1,
+    };
+}
+
+/* Predictions of a set of programs, with what metrics and calibration want to know about them. */
+struct predictions {
+    size_t n;
+    const uint32_t *programs; /* borrowed */
+    uint32_t *task;
+    double *cost, *score, *ln_latency;
+};
+
+struct trainer {
+    const struct tm_dataset *ds;
+    const struct tm_train_opts *o;
+    tm_progress_fn progress;
+    void *arg;
+    float *w, *best_w, *grad;
+    struct tm_params p;
+    struct tm_adam adam;
+    struct tm_shards *shards;
+    struct tm_groups groups;
+    struct tm_rng rng;
+    struct predictions valid;
+    uint64_t step, steps;        /* optimiser steps done, planned */
+    double began, valid_seconds; /* clock; duration of the last validation */
+    double best_pairwise;
+    struct tm_progress at;
+    /* of the batch under way, read by the loss on the pool's threads */
+    double rank_scale, latency_scale;
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void predictions_free(struct predictions *p)
+{
+    free(p->task);
+    free(p->cost);
+    free(p->score);
+    free(p->ln_latency);
+    *p = (struct predictions){0};
+}
+
+static int predictions_init(struct predictions *p, const struct tm_dataset *ds, const uint32_t *programs, size_t n)
+{
+    *p = (struct predictions){.n = n, .programs = programs};
+    p->task = tm_alloc(n, sizeof *p->task);
+    p->cost = tm_alloc(n, sizeof *p->cost);
+    p->score = tm_alloc(n, sizeof *p->score);
+    p->ln_latency = tm_alloc(n, sizeof *p->ln_latency);
+    if (!p->task || !p->cost || !p->score || !p->ln_latency) {
+        predictions_free(p);
+        return -TP_E_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        p->task[i] = ds->task[programs[i]];
+        p->cost[i] = ds->cost[programs[i]];
+    }
+    return 0;
+}
+
+static int predict(struct trainer *t, struct predictions *p)
+{
+    return tm_shards_predict(t->shards, &t->p, t->ds, p->programs, p->n, p->score, p->ln_latency);
+}
+
+/* Loss of one chunk (tm_loss_fn). */
+static int chunk_loss(void *arg, const uint32_t *programs, uint32_t n, const struct tm_tape *tape, float *gs, float *gl,
+                      double *loss)
+{
+    const struct trainer *t = arg;
+    double *y = tm_alloc(2 * (size_t)n, sizeof *y), rank = 0;
+    int rc = 0;
+    if (!y)
+        return -TP_E_NO_MEMORY;
+    double *ln_cost = y + n;
+    for (uint32_t i = 0; i < n; i++) {
+        y[i] = t->groups.y[programs[i]];
+        ln_cost[i] = t->groups.ln_cost[programs[i]];
+    }
+    if (t->o->rank == TM_RANK_LAMBDA)
+        rc = tm_loss_lambda(tape->s, y, n, t->rank_scale, gs, &rank);
+    else
+        rank = tm_loss_pairwise(tape->s, y, n, t->rank_scale, gs);
+    *loss = rank + tm_loss_huber(tape->l, ln_cost, n, t->latency_scale, gl);
+    free(y);
+    return rc;
+}
+
+/* What the batch's losses are divided by is known from the labels, before any output is. */
+static int scale_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_t n_chunks)
+{
+    const struct tm_groups *g = &t->groups;
+    double weight = 0, programs = 0, valid = 0;
+    uint32_t longest = 0;
+    for (uint32_t c = 0; c < n_chunks; c++)
+        longest = chunks[c].n > longest ? chunks[c].n : longest;
+    double *y = tm_alloc(longest, sizeof *y);
+    if (!y)
+        return -TP_E_NO_MEMORY;
+    for (uint32_t c = 0; c < n_chunks; c++) {
+        for (uint32_t i = 0; i < chunks[c].n; i++) {
+            y[i] = g->y[g->programs[chunks[c].at + i]];
+            valid += y[i] > 0;
+        }
+        weight += tm_pair_weight(y, chunks[c].n);
+        programs += chunks[c].n;
+    }
+    free(y);
+    t->rank_scale = 1 / (t->o->rank == TM_RANK_LAMBDA ? programs : fmax(weight, 1e-6));
+    t->latency_scale = t->o->latency_weight / fmax(valid, 1);
+    return 0;
+}
+
+/* Never falls, also when a validation turns out shorter than the one before. */
+static double fraction(struct trainer *t)
+{
+    double f = (double)t->step / (double)t->steps;
+    if (t->o->max_seconds > 0) /* what is left must hold one more validation */
+        f = fmax(f, (seconds() - t->began + t->valid_seconds) / t->o->max_seconds);
+    return t->at.fraction = fmax(t->at.fraction, fmin(f, 1));
+}
+
+static int report(struct trainer *t, struct tp_err *e)
+{
+    fraction(t);
+    if (t->progress && t->progress(t->arg, &t->at))
+        return tp_fail(e, TP_E_CANCELLED, "training was cancelled in epoch %d of %d", t->at.epoch, t->at.epochs);
+    return 0;
+}
+
+static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_t n_chunks, double *loss,
+                       struct tp_err *e)
+{
+    double lr = 0.5 * t->o->lr * (1 + cos(M_PI * fraction(t)));
+    if (scale_batch(t, chunks, n_chunks) ||
+        tm_shards_grad(t->shards, &t->p, t->ds, t->groups.programs, chunks, n_chunks, chunk_loss, t, t->grad, loss))
+        return tp_fail(e, TP_E_NO_MEMORY, "out of memory in a training batch");
+    t->step++;
+    /* a batch whose gradient overflowed teaches nothing and must not reach the moments */
+    if (isfinite(tm_grad_clip(t->grad, t->p.n, t->o->clip))) {
+        tm_adam_step(&t->adam, &t->p, t->w, t->grad, lr, t->o->weight_decay);
+        tm_params_refresh(&t->p);
+    }
+    return 0;
+}
+
+static int train_epoch(struct trainer *t, struct tp_err *e)
+{
+    const uint32_t per_batch = (uint32_t)t->o->tasks_per_batch;
+    double sum = 0;
+    uint32_t batches = 0;
+    tm_groups_shuffle(&t->groups, &t->rng);
+    for (uint32_t c = 0; c < t->groups.n_chunks && fraction(t) < 1; c += per_batch) {
+        uint32_t n = t->groups.n_chunks - c < per_batch ? t->groups.n_chunks - c : per_batch;
+        double loss = 0;
+        int rc = train_batch(t, t->groups.chunks + c, n, &loss, e);
+        if (rc)
+            return rc;
+        sum += loss;
+        t->at.loss = sum / ++batches;
+        if ((rc = report(t, e)))
+            return rc;
+    }
+    return 0;
+}
+
+/* Keep these weights if no earlier epoch ranked better. */
+static int validate(struct trainer *t, struct tp_err *e)
+{
+    struct tm_metrics m;
+    double began = seconds();
+    if (predict(t, &t->valid) ||
+        tm_metrics_compute(t->valid.task, t->valid.cost, t->valid.score, NULL, t->valid.n, t->ds->n_tasks, 2, &m))
+        return tp_fail(e, TP_E_NO_MEMORY, "out of memory in validation");
+    t->at.valid_top1 = m.top1_mean;
+    t->at.valid_pairwise = m.pairwise;
+    if (!(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
+        t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
+        memcpy(t->best_w, t->w, t->p.n * sizeof *t->w);
+    }
+    t->valid_seconds = seconds() - began;
+    return report(t, e);
+}
+
+/* Fit the calibration on the weights that are kept, and hand both over. */
+static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, size_t n_train, struct tp_err *e)
+{
+    struct predictions own = {0}, *p = &t->valid;
+    double a, b, shift, std;
+    int rc = 0;
+    if (t->valid.n)
+        memcpy(t->w, t->best_w, t->p.n * sizeof *t->w);
+    tm_params_refresh(&t->p);
+    if (!t->valid.n) {
+        p = &own;
+        rc = predictions_init(&own, t->ds, train, n_train);
+    }
+    if (rc || (rc = predict(t, p)) ||
+        (rc = tm_calibrate(p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, &a, &b, &shift, &std))) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory in the calibration");
+        goto out;
+    }
+    memcpy(m->w, t->w, m->n * sizeof *m->w);
+    m->calib_a = a;
+    m->calib_b = b;
+    m->latency_shift = shift;
+    m->latency_std = std;
+out:
+    predictions_free(&own);
+    return rc;
+}
+
+static bool usable(const struct tm_train_opts *o)
+{
+    return o->epochs >= 1 && o->max_seconds >= 0 && o->tasks_per_batch >= 1 && o->programs_per_task >= 2 &&
+           o->lr >= 0 && o->clip >= 0 && o->weight_decay >= 0 && o->latency_weight >= 0;
+}
+
+int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
+             const uint32_t *valid, size_t n_valid, const struct tm_train_opts *o, tm_progress_fn progress, void *arg,
+             struct tp_err *e)
+{
+    struct trainer t = {.ds = ds, .o = o, .progress = progress, .arg = arg, .began = seconds(), .best_pairwise = -1};
+    int rc;
+    if (!usable(o))
+        return tp_fail(e, TP_E_UNUSABLE, "training options out of range: epochs and batch sizes must be positive");
+    if (m->features != ds->features || m->h.features != ds->cols || m->h.summary != ds->summary_cols)
+        return tp_fail(e, TP_E_FEATURES_MISMATCH, "the model and the programs are encoded by different features");
+
+    if ((rc = tm_groups_init(&t.groups, ds, train, n_train, (uint32_t)o->programs_per_task, e)))
+        goto out;
+    if (!(t.w = tm_alloc(m->n, sizeof *t.w)) || !(t.best_w = tm_alloc(m->n, sizeof *t.best_w)) ||
+        !(t.grad = tm_alloc(m->n, sizeof *t.grad)) || !(t.shards = tm_shards_new(m->n, o->threads)) ||
+        predictions_init(&t.valid, ds, valid, n_valid) || tm_adam_init(&t.adam, m->n)) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory before training");
+        goto out;
+    }
+    memcpy(t.w, m->w, m->n * sizeof *t.w);
+    t.w[m->shape[TM_T_HEAD2_B].offset + 1] = (float)t.groups.mean_ln_cost;
+    memcpy(t.best_w, t.w, m->n * sizeof *t.w);
+    if ((rc = tm_params_init(&t.p, &m->h, t.w, e)))
+        goto out;
+
+    tm_rng_seed(&t.rng, o->seed);
+    t.steps = (uint64_t)o->epochs * ((t.groups.n_chunks - 1) / (uint32_t)o->tasks_per_batch + 1);
+    t.at = (struct tm_progress){.epochs = o->epochs, .valid_top1 = NAN, .valid_pairwise = NAN, .loss = NAN};
+    for (int epoch = 1; epoch <= o->epochs && fraction(&t) < 1; epoch++) {
+        t.at.epoch = epoch;
+        if ((rc = train_epoch(&t, e)) || (n_valid && (rc = validate(&t, e))))
+            goto out;
+    }
+    rc = finish(&t, m, train, n_train, e);
+out:
+    predictions_free(&t.valid);
+    tm_params_free(&t.p);
+    tm_adam_free(&t.adam);
+    tm_shards_free(t.shards);
+    tm_groups_free(&t.groups);
+    free(t.grad);
+    free(t.best_w);
+    free(t.w);
+    return rc;
+}
