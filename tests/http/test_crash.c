@@ -78,10 +78,11 @@ static unsigned char *count_programs(size_t *total)
     *total = 0;
     for (const char *p = r->body; *p; p += strcspn(p, "\n") + 1) {
         const char *split = strstr(p, "512, ["), *unroll = strstr(p, "max_step$");
-        split = split ? strstr(split + 1, ", 512, [") : NULL;
-        ck_assert_msg(split && unroll, "%.200s", p);
-        long number = strtol(unroll + 9, NULL, 10) * 1000 + strtol(split + 8, NULL, 10) - 1;
-        ck_assert_msg(number >= 0 && number < MAX_BODIES * AGENTS * PER_BODY, "program %ld", number);
+        if (!split || !unroll)
+            ck_abort_msg("%.200s", p);
+        long number = strtol(unroll + 9, NULL, 10) * 1000 + strtol(split + 6, NULL, 10) - 1;
+        if (number < 0 || number >= MAX_BODIES * AGENTS * PER_BODY)
+            ck_abort_msg("program %ld", number);
         seen[number]++;
         ++*total;
     }
@@ -126,8 +127,10 @@ START_TEST(acknowledged_measurements_survive_kill_9)
         size_t total;
         unsigned char *seen = count_programs(&total);
         for (size_t p = 0; p < (size_t)MAX_BODIES * AGENTS * PER_BODY; p++) {
-            ck_assert_msg(seen[p] <= 1, "round %d: program %zu is stored %d times", round, p, seen[p]);
-            ck_assert_msg(seen[p] >= must[p], "round %d: program %zu was acknowledged and is lost", round, p);
+            if (seen[p] > 1) /* not an assertion each: Check reports every one over a pipe */
+                ck_abort_msg("round %d: program %zu is stored %d times", round, p, seen[p]);
+            if (seen[p] < must[p])
+                ck_abort_msg("round %d: program %zu was acknowledged and is lost", round, p);
         }
         free(seen);
         /* whoever got no answer simply posts again */

@@ -175,14 +175,14 @@ START_TEST(counts_follow_the_measurements)
 {
     bb_put_hardware("counted");
     struct bb_reply *r = bb_get("/v1/hardware/counted");
-    ck_assert_int_eq(tc_int(r->json, "/measurements", -1), 0);
-    ck_assert_int_eq(tc_int(r->json, "/tasks", -1), 0);
+    ck_assert_int_eq(tc_int(r->json, "/counts/measurements", -1), 0);
+    ck_assert_int_eq(tc_int(r->json, "/counts/tasks", -1), 0);
     ck_assert_msg(json_is_null(tc_at(r->json, "/active_model")), "%s", r->body);
     struct bb_text t = bb_records(0, 50);
     bb_counts(bb_lines(t.p, t.n, "/v1/hardware/counted/measurements"), 50, 0, 0);
     r = bb_get("/v1/hardware/counted");
-    ck_assert_int_eq(tc_int(r->json, "/measurements", -1), 50);
-    ck_assert_int_eq(tc_int(r->json, "/tasks", -1), 1);
+    ck_assert_int_eq(tc_int(r->json, "/counts/measurements", -1), 50);
+    ck_assert_int_eq(tc_int(r->json, "/counts/tasks", -1), 1);
 }
 END_TEST
 
@@ -192,7 +192,7 @@ START_TEST(delete_refuses_measurements_and_purge_removes_them)
     struct bb_text t = bb_records(0, 10);
     bb_counts(bb_lines(t.p, t.n, "/v1/hardware/doomed/measurements"), 10, 0, 0);
     bb_problem(bb_delete("/v1/hardware/doomed"), 409, "conflict");
-    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/doomed")->json, "/measurements", -1), 10);
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/doomed")->json, "/counts/measurements", -1), 10);
     struct bb_reply *r = bb_delete("/v1/hardware/doomed?purge=true");
     ck_assert_msg(r->status == 200 || r->status == 204, "%ld %s", r->status, r->body);
     bb_problem(bb_get("/v1/hardware/doomed"), 404, "unknown-hardware");

@@ -83,7 +83,7 @@ START_TEST(connections_that_are_all_busy_do_not_stall)
 {
     /* 128 ready events in one wake-up is where an epoll loop with a fixed event array comes to a halt */
     static const int counts[] = {1, 64, 127, 128, 129, 256};
-    int total = bb_slow() ? 1280 : 12800;
+    int total = bb_slow() ? 1280 : counts[_i] == 128 ? 12800 : 3200;
     double took = run_keep_alive(counts[_i], total / counts[_i], bb_slow() ? 100 : 20);
     printf("%d connections: %.0f requests/s\n", counts[_i], total / counts[_i] * counts[_i] / took);
 }
@@ -201,8 +201,7 @@ START_TEST(clients_that_leave_in_the_middle_do_no_harm)
 {
     static const char *const parts[] = {
         "P", "POST /v1/hardware/left/measurements HTTP/1.1\r\n",
-        "POST /v1/hardware/left/measurements HTTP/1.1\r\nHost: a\r\nContent-Type: "
-        "application/x-ndjson\r\nContent-Length: 5000\r\n\r\n{\"i\"",
+        "POST /v1/hardware/left/measurements HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n{\"i\"",
         "POST /v1/hardware/left/measurements HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"};
     bb_put_hardware("left");
     for (int round = 0; round < 10; round++)

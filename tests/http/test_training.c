@@ -195,24 +195,37 @@ START_TEST(activate_never_leaves_the_model_aside)
 }
 END_TEST
 
+/* The decision of the newest model's job, checked against what is active. */
+static bool challenge(const char *hw, int seed)
+{
+    int64_t champion = tc_int(bb_get("/v1/hardware/%s", hw)->json, "/active_model", 0);
+    json_t *end = bb_train(hw, bb_printf("{\"mode\": \"finetune\", \"epochs\": 1, \"seed\": %d}", seed).p);
+    const char *decision = tc_str(end, "/result/decision");
+    ck_assert_msg(decision && (!strcmp(decision, "kept-champion") || !strcmp(decision, "activated")), "decision: %s",
+                  decision ? decision : "(none)");
+    bool kept = !strcmp(decision, "kept-champion");
+    int64_t active = tc_int(bb_get("/v1/hardware/%s", hw)->json, "/active_model", 0);
+    struct bb_reply *models = bb_get("/v1/hardware/%s/models", hw);
+    int64_t challenger = tc_int(models->json, "/items/0/id", 0); /* a loser stays in the history, with its figures */
+    ck_assert_int_ne(challenger, champion);
+    ck_assert_int_eq(active, kept ? champion : challenger);
+    ck_assert_msg(json_is_true(tc_at(models->json, "/items/0/active")) == !kept, "%s", models->body);
+    ck_assert_msg(tc_at(end, "/result/challenger") && tc_at(end, "/result/champion"),
+                  "the figures of both are not told");
+    return kept;
+}
+
 START_TEST(a_worse_challenger_does_not_replace_the_champion)
 {
+    /* one short epoch from a well-trained start loses more often than it wins; the seeds make it repeatable */
+    enum { TRIES = 8 };
     bb_put_hardware("champ");
     bb_post_demo("champ", 0, 8);
     bb_train("champ", "{\"mode\": \"finetune\", \"epochs\": 12, \"seed\": 1}");
-    int64_t champion = tc_int(bb_get("/v1/hardware/champ")->json, "/active_model", 0);
-    json_t *end = bb_train("champ", "{\"mode\": \"finetune\", \"epochs\": 1, \"seed\": 2, \"per_task\": 2}");
-    char *text = json_dumps(end, 0);
-    bool kept = strstr(text, "\"kept-champion\"") != NULL;
-    ck_assert_msg(kept, "no decision \"kept-champion\": %s", text);
-    free(text);
-    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/champ")->json, "/active_model", 0), champion);
-    struct bb_reply *models = bb_get("/v1/hardware/champ/models");
-    ck_assert_uint_eq(json_array_size(tc_at(models->json, "/items")), 2); /* the loser stays, with its figures */
-    ck_assert_int_eq(tc_int(models->json, "/items/1/id", 0), champion);
-    ck_assert_msg(json_is_true(tc_at(models->json, "/items/1/active")) &&
-                      json_is_false(tc_at(models->json, "/items/0/active")),
-                  "%s", models->body);
+    for (int seed = 2; seed < 2 + TRIES; seed++)
+        if (challenge("champ", seed))
+            return;
+    ck_abort_msg("%d challengers of one epoch all won", TRIES);
 }
 END_TEST
 
@@ -343,6 +356,12 @@ START_TEST(purging_hardware_ends_its_training)
             break;
     }
     ck_assert_msg(r->status == 404 || strcmp(state_of(r->json), "running"), "trains on data that is gone: %s", r->body);
+    /* and it does not go on unseen: the next training gets its turn */
+    bb_put_hardware("purged");
+    bb_post_demo("purged", 9, 2);
+    double began = tc_now();
+    bb_train("purged", QUICK);
+    ck_assert_double_lt(tc_now() - began, bb_slow() ? 60 : 20);
     bb_status(bb_get("/readyz"), 200);
 }
 END_TEST
@@ -516,8 +535,10 @@ int main(void)
     tcase_add_test(tc, cancelling_touches_no_model_in_use);
     tcase_add_test(tc, unknown_jobs_are_404);
     tcase_add_test(tc, one_training_per_family_and_equal_ones_are_one);
-    tcase_add_test(tc, purging_hardware_ends_its_training);
     tcase_add_test(tc, jobs_are_listed_newest_first_and_filtered);
+
+    tc = bb_case(s, "purge", 60);
+    tcase_add_test(tc, purging_hardware_ends_its_training);
 
     tc = bb_case(s, "events", 60);
     tcase_add_test(tc, events_follow_a_job_to_its_end);
