@@ -9,6 +9,7 @@
  * be resumed before libmicrohttpd may stop. */
 #include "daemon/control.h"
 
+#include "daemon/linger.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
@@ -187,6 +188,10 @@ int td_control_new(struct td_daemon *d, struct td_control **out, struct tp_err *
     if (watchdog)
         uv_timer_start(&c->watchdog, on_watchdog, 0, (uint64_t)watchdog / 2);
     atomic_store(&d->heartbeat, now_ms());
+    if (!(d->linger = td_linger_new(&c->loop))) {
+        td_control_free(c);
+        return tp_fail(e, TP_E_NO_MEMORY, "cannot make the control loop");
+    }
     *out = c;
     return 0;
 }
@@ -201,6 +206,8 @@ void td_control_free(struct td_control *c)
 {
     if (!c)
         return;
+    td_linger_free(c->d->linger);
+    c->d->linger = NULL;
     uv_close((uv_handle_t *)&c->term, NULL);
     uv_close((uv_handle_t *)&c->intr, NULL);
     uv_close((uv_handle_t *)&c->hup, NULL);

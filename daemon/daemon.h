@@ -19,6 +19,7 @@ struct td_daemon {
     struct td_jobs *jobs;           /* job threads: daemon/jobs.h */
     struct td_server *server;       /* HTTP: daemon/server.h */
     struct td_metrics *metrics;     /* daemon/metrics.h */
+    struct td_linger *linger;       /* connections closed with care, on the control loop: daemon/linger.h */
     const struct td_options *options;   /* the command line, applied again at a reload: daemon/options.h */
     struct td_threads {         /* resolved: what 0 in the configuration became */
         int http, predict, api, train;

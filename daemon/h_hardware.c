@@ -3,6 +3,7 @@
 
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
+#include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
 
@@ -301,6 +302,7 @@ void td_h_hardware_delete(struct td_request *r)
         return;
     }
     td_registry_forget(d->registry, name);
+    td_jobs_cancel_hardware(d->jobs, name);
     td_log(TD_INFO, "hardware-deleted", TD_S("hardware", name), TD_S("purge", purge ? "true" : "false"),
            TD_S("request_id", td_req_id(r)));
     td_reply(r, 204, NULL, &nothing);

@@ -7,9 +7,11 @@
  * the end. Everything here runs on the connection's HTTP thread. */
 #include "daemon/request_int.h"
 
+#include "daemon/linger.h"
 #include "daemon/log.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -267,7 +269,7 @@ static enum MHD_Result take(struct td_request *r, const char *data, size_t n)
     r->bytes_in += n;
     if (r->refused.code || r->response || !r->decoder) {
         r->discarded += n; /* a body that goes on and on is cut off in the end */
-        return r->discarded <= r->limit + TD_DISCARD_MAX ? MHD_YES : MHD_NO;
+        return r->discarded <= TD_DISCARD_CHUNKED_MAX ? MHD_YES : MHD_NO;
     }
     if (td_decoder_push(r->decoder, data, n, &r->body, &e) != 0 || charge(r, &e) != 0)
         refuse_rest(r, &e);
@@ -400,6 +402,9 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
         atomic_store(&r->conn->idle, true);
     }
     struct td_server *s = r->http->server;
+    int fd = r->linger && r->conn ? fcntl(r->conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (fd >= 0)
+        td_linger_add(s->daemon->linger, fd);
     td_request_free(r);
     atomic_fetch_sub(&s->busy, 1);
 }

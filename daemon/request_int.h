@@ -22,6 +22,7 @@ enum {
     TD_REQUEST_ID_MAX = 64,
     TD_WEIGHTS_BODY_MAX = 4 << 20,
     TD_DISCARD_MAX = 256 * 1024,    /* bytes of a refused body that are read to keep the connection */
+    TD_DISCARD_CHUNKED_MAX = 256 << 20, /* bytes read behind the point where a body of unknown length was refused; then it is cut off */
     TD_HEALTH_CONNECTIONS = 64,
     TD_RETRY_SECONDS = 1
 };

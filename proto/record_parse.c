@@ -93,8 +93,10 @@ static const char *bad_operand(struct reader *c, const char *p, uint32_t k, int 
 /* p at a step's first item. The kind, and p behind the tag; NULL: error. */
 static const char *read_tag(struct reader *c, const char *p, uint32_t k, int *kind)
 {
-    static const char tags[TP_STEP_KINDS][8] = {
-#define X(tag, grammar, meaning) [TP_STEP_##tag] = #tag,
+    static const struct {
+        char text[7], n;
+    } tags[TP_STEP_KINDS] = {
+#define X(tag, grammar, meaning) {#tag, sizeof #tag - 1},
 #include "proto/steps.def"
 #undef X
     };
@@ -108,8 +110,8 @@ static const char *read_tag(struct reader *c, const char *p, uint32_t k, int *ki
             uint32_t w, t;
             memcpy(&w, word, 4);
             for (int i = 0; i < TP_STEP_KINDS; i++) {
-                memcpy(&t, tags[i], 4);
-                if (w == t) {
+                memcpy(&t, tags[i].text, 4);
+                if (w == t && n == tags[i].n) { /* the length: a NUL in the input looks like padding */
                     *kind = i;
                     return p + n + 1;
                 }
@@ -121,7 +123,7 @@ static const char *read_tag(struct reader *c, const char *p, uint32_t k, int *ki
         if (after == NULL)
             return syntax(c, c->j.p, k, NULL);
         for (int i = 0; i < TP_STEP_KINDS; i++)
-            if (tp_json_is(&t, tags[i])) {
+            if (tp_json_is(&t, tags[i].text)) {
                 *kind = i;
                 return after;
             }
