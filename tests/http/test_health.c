@@ -134,9 +134,9 @@ END_TEST
 
 static double metric(const char *sample)
 {
-    const char *at = strstr(bb_get("/metrics")->body, sample);
+    const char *line = bb_printf("\n%s ", sample).p, *at = strstr(bb_get("/metrics")->body, line);
     ck_assert_msg(at != NULL, "no sample %s", sample);
-    return strtod(at + strlen(sample), NULL);
+    return strtod(at + strlen(line), NULL);
 }
 
 START_TEST(request_counter_counts_by_class)
@@ -149,7 +149,7 @@ START_TEST(request_counter_counts_by_class)
     }
     ck_assert_double_ge(metric("tcld_http_requests_total{code=\"2xx\"}"), good + 10);
     ck_assert_double_ge(metric("tcld_http_requests_total{code=\"4xx\"}"), bad + 10);
-    ck_assert_double_gt(metric("tcld_resident_memory_bytes "), 1e6);
+    ck_assert_double_gt(metric("tcld_resident_memory_bytes"), 1e6);
 }
 END_TEST
 
@@ -244,16 +244,6 @@ START_TEST(unknown_query_parameters_are_400)
                                         "/v1/families?x=1"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         bb_problem(bb_get("%s", paths[i]), 400, "bad-parameter");
-}
-END_TEST
-
-START_TEST(reply_forms_that_do_not_exist_are_406)
-{
-    static const char *const wanted[] = {"Accept: image/png", "Accept: text/html", "Accept: application/json;q=0"};
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        const char *headers[] = {wanted[i], NULL};
-        bb_problem(bb_call(&(struct tc_request){.path = "/v1", .headers = headers}), 406, "not-acceptable");
-    }
 }
 END_TEST
 
@@ -431,7 +421,6 @@ int main(void)
     tcase_add_test(tc, malformed_numbers_in_paths_are_4xx);
     tcase_add_test(tc, bad_percent_encoding_is_400);
     tcase_add_test(tc, unknown_query_parameters_are_400);
-    tcase_add_test(tc, reply_forms_that_do_not_exist_are_406);
     tcase_add_test(tc, usual_accept_headers_are_served);
     tcase_add_test(tc, request_id_is_echoed);
     tcase_add_test(tc, request_id_is_made_when_absent);

@@ -277,11 +277,16 @@ END_TEST
 
 START_TEST(forms_that_do_not_exist_are_406)
 {
-    const char *headers[] = {"Accept: image/png", NULL};
+    static const char *const wanted[] = {"Accept: image/png", "Accept: text/html, text/*;q=0.5",
+                                         "Accept: application/json;q=0", "Accept: */*;q=0"};
     struct bb_text t = bb_unmeasured(1);
-    bb_problem(bb_call(&(struct tc_request){
-                   .path = PREDICT, .body = t.p, .n = t.n, .content_type = "application/x-ndjson", .headers = headers}),
-               406, "not-acceptable");
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        const char *headers[] = {wanted[i], NULL};
+        struct bb_reply *r = bb_call(&(struct tc_request){
+            .path = PREDICT, .body = t.p, .n = t.n, .content_type = "application/x-ndjson", .headers = headers});
+        ck_assert_msg(r->status == 406, "%s: %ld", wanted[i], r->status);
+        bb_problem(r, 406, "not-acceptable");
+    }
 }
 END_TEST
 
