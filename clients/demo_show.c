@@ -43,7 +43,9 @@ static void print_figures(struct demo_screen *s, const json_t *job, int epochs, 
     fprintf(s->f, "  epoch %lld/%d", (long long)tc_int(job, "/epoch", 0), epochs);
     if (!isnan(loss))
         fprintf(s->f, "  loss %.4f", loss);
-    fprintf(s->f, "  %-8.8s %5.1f s", phase ? phase : "queued", seconds);
+    if (!phase || strcmp(phase, "train"))
+        fprintf(s->f, "  %s", phase ? phase : "waiting");
+    fprintf(s->f, "  %.1f s", seconds);
 }
 
 void demo_progress(struct demo_screen *s, const json_t *job, int epochs, double seconds)

@@ -164,6 +164,19 @@ static int on_progress(void *arg, const json_t *job)
     return stop_asked;
 }
 
+/* What the daemon itself found on the tasks that it held out of the training. */
+static void show_training(struct demo *d, const json_t *job)
+{
+    const char *decision = tc_str(job, "/result/decision");
+    double top1 = tc_num(job, "/metrics/top1_mean"), pairwise = tc_num(job, "/metrics/pairwise");
+    char own[128] = "";
+    if (!isnan(top1) && !isnan(pairwise))
+        snprintf(own, sizeof own, "; on tasks it held out itself: top-1 %.3f, %.1f %% of pairs in order", top1,
+                 pairwise * 100);
+    demo_step(&d->screen, "trained", "%.1f s, model %lld %s%s", tc_now() - d->train_began,
+              (long long)tc_int(job, "/result/model", 0), decision ? decision : "done", own);
+}
+
 static int train(struct demo *d, struct tc_err *e)
 {
     int rc = -1;
@@ -187,7 +200,7 @@ static int train(struct demo *d, struct tc_err *e)
         free(why);
         goto out;
     }
-    demo_step(&d->screen, "trained", "after %.1f s", tc_now() - d->train_began);
+    show_training(d, end);
     rc = 0;
 out:
     json_decref(body);
@@ -321,7 +334,8 @@ static int leave_running(struct demo *d, struct tc_err *e)
     FILE *f = d->screen.f;
     fprintf(f, "\ntcld keeps running: pid %d, %s\n", (int)tc_daemon_pid(d->daemon), base);
     fprintf(f, "  data and log  %s\n", d->state);
-    fprintf(f, "  stop it       kill %d && rm -r %s\n\n", (int)tc_daemon_pid(d->daemon), d->state);
+    fprintf(f, "  stop it       kill %d\n", (int)tc_daemon_pid(d->daemon));
+    fprintf(f, "  forget it     rm -r %s\n\n", d->state);
     fprintf(f,
             "Score four programs that it has never seen, see its models, get the best known schedule of every task:\n");
     fprintf(f,
