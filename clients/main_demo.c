@@ -369,8 +369,10 @@ static int clean_up(struct demo *d, bool failed)
         }
     }
     if (d->have_state && !stay) {
-        if ((failed && !stop_asked) || rc)
-            fprintf(stderr, "demo: the daemon's log is kept: %s/tcld.log\n", d->state);
+        char log[4200];
+        snprintf(log, sizeof log, "%s/tcld.log", d->state);
+        if (((failed && !stop_asked) || rc) && !access(log, R_OK))
+            fprintf(stderr, "demo: the daemon's log is kept: %s\n", log);
         else
             tc_remove_tree(d->state, NULL);
     }
