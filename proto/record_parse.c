@@ -207,7 +207,9 @@ static void publish(struct tp_reader *c, struct tp_record *r)
     r->has_result = c->has_result;
     r->result = c->has_result ? c->result : (struct tp_result){0};
     r->has_version = c->has_version;
-    r->version = (struct tp_str){.s = m->version.p, .n = c->has_version ? (uint32_t)m->version.n : 0};
+    r->version = (struct tp_str){.s = "", .n = 0};
+    if (c->has_version)
+        r->version = (struct tp_str){.s = m->version.p, .n = (uint32_t)m->version.n};
 }
 
 static int read_record(struct tp_reader *c, struct tp_record *r)
