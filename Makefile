@@ -8,8 +8,8 @@ CC       ?= gcc
 PREFIX   ?= /usr/local
 VERSION  := 0.1.0
 SAN      ?=
-BUILD    := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
 comma    := ,
+BUILD    := build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wwrite-strings
 OPT      ?= -O2 -g
