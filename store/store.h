@@ -90,9 +90,9 @@ struct st_ingest_result {
     int code; /* 0, or -TP_E_x: nothing of the batch is stored */
     size_t accepted, duplicates;
 };
-/* Takes ownership of b. done(arg, result) is called on the writer thread after the commit (or failure).
- * UNKNOWN_HARDWARE is reported through done. Returns OVERLOADED (and b stays the caller's) when the queue holds more
- * than its limit of rows. */
+/* Takes ownership of b. done(arg, result) is called on the writer thread after the commit (or failure);
+ * UNKNOWN_HARDWARE is reported through it. When this itself returns an error, b stays the caller's: OVERLOADED (the
+ * queue is full), DRAINING, BAD_IDENTIFIER. */
 int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest *b,
                      void (*done)(void *arg, const struct st_ingest_result *), void *arg, struct tp_err *e);
 size_t st_ingest_queued(const struct st_store *s); /* rows waiting */
