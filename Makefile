@@ -40,7 +40,7 @@ else
 SIMD := portable
 endif
 # avx512: the Skylake-X set; every machine with it also has avx2, fma, bmi2
-SIMD_FLAGS_portable := -O3
+SIMD_FLAGS_portable := -O3 -fno-trapping-math
 SIMD_FLAGS_avx2     := -O3 -mavx2 -mfma -mbmi2 -ffp-contract=fast
 SIMD_FLAGS_avx512   := -O3 -mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mbmi2 -mprefer-vector-width=512 -ffp-contract=fast
 SIMD_FLAGS_neon     := -O3 -ffp-contract=fast
@@ -48,6 +48,7 @@ SIMD_FLAGS_neon     := -O3 -ffp-contract=fast
 src      = $(sort $(wildcard $(1)/*.c))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 # model/simd_*.c is compiled once per kernel set (-DTM_SIMD=<set>); model/kern_<set>.c belongs to one set
+# and says itself where a multiply and an add are fused
 SIMD_TPL := $(sort $(wildcard model/simd_*.c))
 KERN_ALL := $(sort $(wildcard model/kern_*.c))
 KERN_OBJ := $(foreach s,$(SIMD),$(if $(wildcard model/kern_$(s).c),$(BUILD)/obj/model/kern_$(s).o) \
@@ -90,7 +91,7 @@ define simd_rules
 $(BUILD)/obj/model/kern_$(1).o: model/kern_$(1).c Makefile
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$<)
-	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
+	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -ffp-contract=off -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
 $(BUILD)/obj/model/%.$(1).o: model/%.c Makefile
 	@mkdir -p $$(@D)
 	$$(call say,CC,'$$< ($(1))')

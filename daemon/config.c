@@ -447,14 +447,13 @@ void td_config_print(const struct td_config *c, struct tp_buf *out)
         if (i > 0)
             tp_buf_putc(out, '\n');
         print_help(k, out);
-        tp_buf_printf(out, "%s = ", k->name);
+        tp_buf_printf(out, "%s =", k->name);
         if (k->kind == KIND_STR)
-            tp_buf_puts(out, *str_of(c, k));
+            tp_buf_printf(out, "%s%s\n", **str_of(c, k) ? " " : "", *str_of(c, k));
         else if (k->kind == KIND_INT)
-            tp_buf_i64(out, num_of(c, k));
+            tp_buf_printf(out, " %lld\n", (long long)num_of(c, k));
         else
-            tp_buf_puts(out, num_of(c, k) ? "true" : "false");
-        tp_buf_putc(out, '\n');
+            tp_buf_puts(out, num_of(c, k) ? " true\n" : " false\n");
     }
 }
 

@@ -24,7 +24,7 @@ static int read_retrain(struct td_request *r, struct td_train_params *p, struct 
     size_t i;
     int mode = MODE_FINETUNE, never = 0, rc;
 
-    td_train_params_default(p);
+    *p = (struct td_train_params){0};
     rc = td_body_object(r, keys, &body, e);
     if (rc == 0)
         rc = td_body_enum(body, "mode", modes, &mode, e);

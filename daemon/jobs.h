@@ -58,7 +58,7 @@ int64_t td_job_id(const struct td_job *j);
 const char *td_job_hardware(const struct td_job *j);
 
 /* The job as JSON (store row merged with live progress). Of a finished one epoch, loss and metrics are the members of
- * that name in its result. UNKNOWN_JOB. */
+ * that name in its result (metrics: else "challenger"). UNKNOWN_JOB. */
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e);
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, struct tp_buf *out);
 int td_jobs_active(const struct td_jobs *js);

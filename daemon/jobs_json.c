@@ -82,7 +82,7 @@ static void put_finished(struct tp_buf *out, const struct st_job *row)
     x = json_object_get(result, "loss");
     if (json_is_number(x))
         v.loss = json_number_value(x);
-    x = json_object_get(result, "metrics");
+    x = json_object_get(result, json_object_get(result, "metrics") != NULL ? "metrics" : "challenger");
     if (json_is_object(x))
         metrics = json_dumps(x, JSON_REAL_PRECISION(9));
     v.metrics = metrics;

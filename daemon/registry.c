@@ -106,7 +106,7 @@ static void sweep_locked(struct td_registry *g)
     while ((x = readdir(d)) != NULL) {
         struct st_model row = {0};
         struct tp_err e;
-        char *end;
+        char *end = NULL;
         long long id;
 
         if (x->d_name[0] < '1' || x->d_name[0] > '9')
@@ -397,7 +397,7 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
     long long id = 0;
 
     if (!active && !ac && !kb) {
-        char *end;
+        char *end = NULL;
 
         errno = 0;
         if (which[0] >= '1' && which[0] <= '9')

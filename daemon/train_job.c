@@ -12,6 +12,7 @@
 #include "model/train.h"
 
 #include <jansson.h>
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ struct run {
     int64_t parent;         /* 0: fresh weights */
     struct td_job_state state;
     char live[160]; /* metrics of the last validation, JSON */
+    int epochs;     /* asked of the trainer */
     double train_seconds;
     /* judgement */
     struct td_snapshot *champion; /* NULL none */
@@ -45,17 +47,14 @@ struct run {
 };
 
 /* ---- parameters ---- */
-void td_train_params_default(struct td_train_params *p)
-{
-    struct tm_train_opts o;
-
-    tm_train_defaults(&o);
-    *p = (struct td_train_params){.epochs = o.epochs};
-}
-
 void td_train_params_write(const struct td_train_params *p, struct tp_buf *out)
 {
-    tp_buf_printf(out, "{\"mode\": \"finetune\", \"epochs\": %lld, \"max_seconds\": ", (long long)p->epochs);
+    tp_buf_puts(out, "{\"mode\": \"finetune\", \"epochs\": ");
+    if (p->epochs > 0)
+        tp_buf_i64(out, p->epochs);
+    else
+        tp_buf_puts(out, "null");
+    tp_buf_puts(out, ", \"max_seconds\": ");
     tp_buf_json_num(out, p->max_seconds, 9);
     tp_buf_printf(out, ", \"seed\": %lld, \"per_task\": %lld, \"activate\": \"%s\"}", (long long)p->seed,
                   (long long)p->per_task, p->never ? "never" : "auto");
@@ -64,19 +63,20 @@ void td_train_params_write(const struct td_train_params *p, struct tp_buf *out)
 int td_train_params_read(struct td_train_params *p, const char *json, struct tp_err *e)
 {
     json_t *o = json_loads(json, 0, NULL);
-    json_int_t epochs, seed, per_task;
+    json_int_t seed, per_task;
     const char *activate;
+    double max_seconds;
     int rc = 0;
 
-    if (o == NULL || json_unpack(o, "{s:I, s:F, s:I, s:I, s:s}", "epochs", &epochs, "max_seconds", &p->max_seconds,
-                                 "seed", &seed, "per_task", &per_task, "activate", &activate) != 0) {
+    if (o == NULL || json_unpack(o, "{s:F, s:I, s:I, s:s}", "max_seconds", &max_seconds, "seed", &seed, "per_task",
+                                 &per_task, "activate", &activate) != 0)
         rc = tp_fail(e, TP_E_INTERNAL, "the parameters of the job do not read");
-    } else {
-        p->epochs = epochs;
-        p->seed = seed;
-        p->per_task = per_task;
-        p->never = strcmp(activate, "never") == 0;
-    }
+    else
+        *p = (struct td_train_params){.epochs = json_integer_value(json_object_get(o, "epochs")), /* 0 for null */
+                                      .max_seconds = max_seconds,
+                                      .seed = seed,
+                                      .per_task = per_task,
+                                      .never = strcmp(activate, "never") == 0};
     json_decref(o);
     return rc;
 }
@@ -186,6 +186,13 @@ static int training(void *arg, const struct tm_progress *p)
     return td_job_cancelled(x->job);
 }
 
+static int epochs_for(size_t programs, int least)
+{
+    size_t n = programs > 0 ? (TD_TRAIN_SEEN + programs - 1) / programs : 0;
+
+    return n > TD_TRAIN_EPOCHS_MAX ? TD_TRAIN_EPOCHS_MAX : n > (size_t)least ? (int)n : least;
+}
+
 static int train(struct run *x, struct tp_err *e)
 {
     struct tm_train_opts o;
@@ -196,7 +203,8 @@ static int train(struct run *x, struct tp_err *e)
     if (rc != 0)
         return rc;
     tm_train_defaults(&o);
-    o.epochs = (int)x->params.epochs;
+    o.epochs = x->params.epochs > 0 ? (int)x->params.epochs : epochs_for(x->n_train, o.epochs);
+    x->epochs = o.epochs;
     o.max_seconds = x->params.max_seconds;
     o.seed = (uint64_t)x->params.seed;
     o.threads = x->d->threads.train > 0 ? x->d->threads.train : 1;
@@ -463,14 +471,13 @@ static char *result_text(const struct run *x, int64_t model)
 
     tp_buf_putc(&b, '{');
     put_decision(&b, x);
-    tp_buf_printf(&b, ", \"model\": %lld, \"start\": \"%s\", \"programs\": %u, \"tasks\": %u, \"epoch\": %d",
-                  (long long)model, x->parent > 0 ? "warm" : "fresh", x->data.ds->n, x->data.ds->n_tasks,
-                  x->state.epoch);
+    tp_buf_printf(
+        &b, ", \"model\": %lld, \"start\": \"%s\", \"programs\": %u, \"tasks\": %u, \"epochs\": %d, \"epoch\": %d",
+        (long long)model, x->parent > 0 ? "warm" : "fresh", x->data.ds->n, x->data.ds->n_tasks, x->epochs,
+        x->state.epoch);
     put_num(&b, "loss", x->state.loss);
     put_num(&b, "train_seconds", x->train_seconds);
-    tp_buf_puts(&b, ", \"metrics\": {");
-    put_figures(&b, &x->challenger_figures);
-    tp_buf_puts(&b, "}}");
+    tp_buf_putc(&b, '}');
     return take_text(&b);
 }
 
@@ -508,5 +515,6 @@ int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char
     free(x.valid);
     st_hardware_clear(&x.hw);
     st_reader_free(x.reader);
+    malloc_trim(0); /* the data set was most of the heap; what comes next needs little */
     return rc;
 }

@@ -55,27 +55,29 @@ static int parse_slow(const char *s, size_t n, long exp10, double *out)
     return 0;
 }
 
+/* A run of digits: adds them to *mant as long as they fit, counts the significant ones. */
+static inline const char *digit_run(const char *p, const char *end, uint64_t *mant, int *digits)
+{
+    for (unsigned d; p < end && (d = (unsigned)(unsigned char)*p - '0') <= 9; p++) {
+        if (*digits < MAX_U64_DIGITS)
+            *mant = *mant * 10 + d;
+        *digits += *digits > 0 || d != 0;
+    }
+    return p;
+}
+
 int tp_num_parse(const char *s, size_t n, double *out)
 {
     const char *p = s, *end = s + n;
     bool neg = p < end && *p == '-';
-    p += neg;
     uint64_t mant = 0;
-    int digits = 0; /* significant ones in mant; more than MAX_U64_DIGITS means mant is not exact */
+    int digits = 0; /* more than MAX_U64_DIGITS means that mant is not exact */
     long exp10 = 0;
-    bool fraction = false;
-    for (; p < end; p++) {
-        if (*p == '.') {
-            fraction = true;
-            continue;
-        }
-        unsigned d = (unsigned char)*p - (unsigned)'0';
-        if (d > 9)
-            break;
-        exp10 -= fraction;
-        if (digits < MAX_U64_DIGITS)
-            mant = mant * 10 + d;
-        digits += digits > 0 || d != 0;
+    p = digit_run(p + neg, end, &mant, &digits);
+    if (p < end && *p == '.') {
+        const char *fraction = p + 1;
+        p = digit_run(fraction, end, &mant, &digits);
+        exp10 = fraction - p;
     }
     if (p < end) { /* 'e' */
         p++;
@@ -174,7 +176,7 @@ size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed)
     int e10 = 0;
     if (!decimal_exact(v, digits, &q, &e10))
         decimal_libc(v, digits, &q, &e10);
-    char d[20];
+    char d[20] = {0};
     int nd = digits;
     for (int i = digits; i-- > 0; q /= 10)
         d[i] = (char)('0' + q % 10);

@@ -3,8 +3,8 @@
  *   bench_store [DIR of .json logs] [seconds per case]
  *
  * Records are those of the logs, their first split changed so that every program is new and its rows have the usual
- * size; without logs one built-in record serves. Prints records per second, the time to an acknowledgement, and bytes on
- * disk per measurement. The database is made under $TMPDIR or /tmp: what is measured is that disk. */
+ * size; without logs one built-in record serves. Prints records per second, the time to an acknowledgement, and bytes
+ * on disk per measurement. The database is made under $TMPDIR or /tmp: what is measured is that disk. */
 #include "store/store.h"
 
 #include <dirent.h>
@@ -191,7 +191,8 @@ static void run(int threads, size_t batch, double seconds)
     snprintf(db, sizeof db, "%s/tcld.db", dir);
     if (stat(db, &st) < 0)
         abort();
-    printf("%2d agents x %3zu records: %8.0f records/s, ack p50 %6.2f ms p99 %6.2f ms max %6.2f ms, %5.0f bytes/measurement "
+    printf("%2d agents x %3zu records: %8.0f records/s, ack p50 %6.2f ms p99 %6.2f ms max %6.2f ms, %5.0f "
+           "bytes/measurement "
            "(%zu measurements)\n",
            threads, batch, (double)accepted / took, 1e3 * all[n / 2], 1e3 * all[n * 99 / 100], 1e3 * all[n - 1],
            (double)st.st_size / (double)accepted, accepted);

@@ -3,6 +3,8 @@
 #ifndef PROTO_LINES_H
 #define PROTO_LINES_H
 
+#include "proto/record.h"
+
 #include <check.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +21,12 @@ extern const char OLD_LINE[]; /* v0.3: a task of three items */
 /* A copy of `line` with its first `from` replaced by `to`; fails the test when there is no `from`. */
 char *with(const char *line, const char *from, const char *to);
 char *wrap(const char *steps); /* a record without "r" and "v" around a steps array: [["CI", 1]] */
+
+/* Parse a record from a copy that a sanitizer guards. refused: with this code, this JSON pointer, and a detail that
+ * holds `says`. */
+int record_parse(const char *line, struct tp_err *e);
+void record_accepted(const char *line);
+void record_refused(const char *line, enum tp_code code, const char *pointer, const char *says);
 
 /* xorshift64*: the same numbers everywhere. */
 uint32_t next_random(uint64_t *state);

@@ -1,4 +1,5 @@
-/* Training on a synthetic task that can be learned: a program's cost is the product of what its rows cost. */
+/* Training on a synthetic task that can be learned: a program's cost is the product of what its rows cost,
+ * and one row makes it fail. */
 #include "model/train.h"
 
 #include "model/mem.h"
@@ -6,6 +7,12 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SLOW = 1 }; /* sanitizers look at the code, not at how well it learns */
+#else
+enum { SLOW = 0 };
+#endif
 
 enum { TASKS = 60, PER_TASK = 30, ROWS = 60, MAX_STEPS = 9, COLS = 8, SUMMARY = 4 };
 
@@ -44,15 +51,17 @@ static void toy_init(struct toy *t, uint64_t seed)
     for (uint32_t i = 0; i < N; i++) {
         double ln = -7 + 0.1 * (i / PER_TASK);
         uint32_t steps = 3 + tm_rng_below(&r, MAX_STEPS - 2);
+        bool fails = false;
         t->start[i] = at;
         t->task[i] = i / PER_TASK;
         for (uint32_t k = 0; k < steps; k++) {
             t->ids[at] = tm_rng_below(&r, ROWS);
+            fails |= t->ids[at] == 0;
             ln += value[t->ids[at++]];
         }
         for (int j = 0; j < SUMMARY; j++)
             t->summary[i * SUMMARY + (uint32_t)j] = (float)tm_rng_uniform(&r);
-        t->cost[i] = i % 17 == 3 ? INFINITY : exp(ln);
+        t->cost[i] = fails ? INFINITY : exp(ln);
     }
     t->start[N] = at;
     t->ds = (struct tm_dataset){.features = TCLFEAT_TCLF_1,
@@ -101,7 +110,7 @@ static struct tm_train_opts options(void)
 {
     struct tm_train_opts o;
     tm_train_defaults(&o);
-    o.epochs = 40;
+    o.epochs = SLOW ? 4 : 40;
     o.tasks_per_batch = 4;
     o.lr = 4e-3;
     return o;
@@ -139,19 +148,19 @@ static void learns(enum tm_rank_loss rank, double reach)
     toy_init(&t, 1);
     o.rank = rank;
     ck_assert_int_eq(train(&t, &o, watch, &w), 0);
-    ck_assert_msg(w.best > reach, "pairwise %g", w.best);
+    ck_assert_msg(w.best > (SLOW ? 0.6 : reach), "pairwise %g", w.best);
     ck_assert_double_lt(w.last.loss, w.first_loss);
     ck_assert_int_eq(w.last.epoch, o.epochs);
     ck_assert_double_eq(w.last.fraction, 1);
     ck_assert_double_gt(t.m->calib_a, 0);
     ck_assert_double_lt(fabs(t.m->latency_shift), 1);
-    ck_assert(t.m->latency_std > 0 && t.m->latency_std < 1.5);
+    ck_assert(t.m->latency_std > 0 && t.m->latency_std < 2);
     toy_free(&t);
 }
 
 START_TEST(pairwise_loss_learns_to_rank_unseen_tasks)
 {
-    learns(TM_RANK_PAIRWISE, 0.9);
+    learns(TM_RANK_PAIRWISE, 0.95);
 }
 END_TEST
 
