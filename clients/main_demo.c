@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define HARDWARE "demo-host"
+#define PREDICT  "/v1/hardware/" HARDWARE "/predict"
 
 enum { PREFERRED_PORT = 8723, MAX_EPOCHS = 10000 };
 
@@ -218,7 +219,7 @@ static int judge_task(struct demo *d, const struct demo_task *t, struct demo_ran
         tc_fail(e, "out of memory");
         goto done;
     }
-    if (tc_post_lines(d->http, "/v1/hardware/" HARDWARE "/predict", t->lines.p, t->lines.n, &reply, e))
+    if (tc_post_lines(d->http, PREDICT, t->lines.p, t->lines.n, &reply, e))
         goto done;
     const json_t *scores = tc_at(reply, "/scores");
     if (json_array_size(scores) != t->n) {
@@ -269,6 +270,7 @@ static int measure_speed(struct demo *d, struct tc_err *e)
     static const char *const names[] = {"conv2d_nhwc_28.call5.json.gz", "matmul_512.call5.json.gz"};
     int rc = -1;
     struct tp_buf body[2] = {{0}, {0}};
+    struct tc_reply r = {0};
     double fastest = (double)INFINITY, spent = 0;
     size_t programs = 0, calls = 0, per_call = 0, n_bodies = 0;
     for (size_t i = 0; i < 2; i++) {
@@ -283,17 +285,22 @@ static int measure_speed(struct demo *d, struct tc_err *e)
         n_bodies = body[0].n > 0;
     }
     for (double began = tc_now(); calls < 2 || tc_now() - began < for_seconds; calls++) {
-        json_t *reply = NULL;
         const struct tp_buf *b = &body[calls % n_bodies];
-        double at = tc_now();
-        if (check_stop(e) || tc_post_lines(d->http, "/v1/hardware/" HARDWARE "/predict", b->p, b->n, &reply, e))
+        struct tc_request q = {.path = PREDICT, .body = b->p, .n = b->n, .content_type = "application/x-ndjson"};
+        if (check_stop(e) || tc_call(d->http, &q, &r, e))
             goto out;
-        double took = tc_now() - at;
+        json_t *reply = tc_reply_json(&r, e);
         per_call = json_array_size(tc_at(reply, "/scores"));
         json_decref(reply);
+        if (r.status != 200 || !per_call) {
+            char why[600];
+            tc_reply_explain(&r, why, sizeof why);
+            tc_fail(e, "POST %s: %s", PREDICT, why);
+            goto out;
+        }
         programs += per_call;
-        spent += took;
-        fastest = fmin(fastest, took);
+        spent += r.seconds;
+        fastest = fmin(fastest, r.seconds);
     }
     char rate[32], size[32];
     demo_count((double)programs / spent, rate, sizeof rate);
@@ -303,6 +310,7 @@ static int measure_speed(struct demo *d, struct tc_err *e)
               size, spent / (double)calls * 1e3, fastest * 1e3);
     rc = 0;
 out:
+    tc_reply_free(&r);
     for (size_t i = 0; i < 2; i++)
         tp_buf_free(&body[i]);
     return rc;
