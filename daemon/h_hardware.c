@@ -181,7 +181,7 @@ static int read_body(struct td_request *r, struct st_hardware *h, struct tp_err 
 {
     static const char *const keys[] = {"family", "kind", "target", "descriptor", NULL};
     json_t *body = NULL;
-    const char *target, *kind;
+    const char *target = NULL, *kind = NULL;
     int rc = td_body_object(r, keys, &body, e);
 
     if (rc == 0)

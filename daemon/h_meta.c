@@ -89,9 +89,12 @@ void td_h_metrics(struct td_request *r)
 
 void td_h_meta(struct td_request *r)
 {
+    static const char *const query[] = {NULL};
     struct tp_buf b = {0};
     char build[160];
 
+    if (!td_req_only_query(r, query))
+        return;
     tp_buf_printf(
         &b,
         "{\"name\": \"tcld\", \"version\": \"%s\", \"api_version\": \"v1\", \"features_version\": \"%s\", \"build\": ",

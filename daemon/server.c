@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,9 @@ void td_server_free(struct td_server *s)
         MHD_stop_daemon(s->http[i].mhd);
         td_listener_close(&s->http[i].listener);
     }
+    /* Every connection was resumed, but whoever did it may still be on its way to the counter. */
+    while (atomic_load(&s->suspended) > 0)
+        sched_yield();
     pthread_mutex_destroy(&s->stream_lock);
     pthread_mutex_destroy(&s->conn_lock);
     free(s);

@@ -13,7 +13,7 @@
 enum {
     TM_BLOCK = 24, /* rows, nodes or programs that pass through the layers together: they fit the L1 cache */
     TM_FEATURES_LD = TCLFEAT_MAX_COLS,
-    TM_PROJ_MAX = TM_MAX_RANK + 2 * TM_MAX_STATE
+    TM_PROJ_MAX = TM_LIMIT_RANK + 2 * TM_LIMIT_STATE
 };
 
 struct tm_plan {
@@ -99,17 +99,17 @@ struct tm_batch {
 /* Buffers of one block. The walk calls flush() in the middle of a block, so what the head uses is apart from what the
  * walk uses. */
 struct tm_scratch {
-    _Alignas(64) float a[TM_BLOCK * TM_MAX_WIDTH]; /* rows: first embedding; walk: x */
-    _Alignas(64) float b[TM_BLOCK * TM_MAX_WIDTH]; /* rows: normed; walk: delta */
+    _Alignas(64) float a[TM_BLOCK * TM_LIMIT_WIDTH]; /* rows: first embedding; walk: x */
+    _Alignas(64) float b[TM_BLOCK * TM_LIMIT_WIDTH]; /* rows: normed; walk: delta */
     _Alignas(64) float t[TM_BLOCK * TM_PROJ_MAX];  /* walk: tau, B, C */
     _Alignas(
-        64) float q[TM_BLOCK * TM_MAX_WIDTH]; /* sums of the leaves that wait for the head; then their pooled vectors */
-    _Alignas(64) float h[TM_BLOCK * TM_MAX_WIDTH];
-    _Alignas(64) float c[TM_BLOCK * TM_MAX_WIDTH]; /* head: layers in turn */
-    _Alignas(64) float d[TM_BLOCK * TM_MAX_WIDTH];
-    _Alignas(64) float cat[TM_BLOCK * 2 * TM_MAX_WIDTH]; /* head: pooled vector, summary vector */
-    _Alignas(64) float zero_row[TM_MAX_WIDTH];           /* before the start of a sequence */
-    const float *window[TM_BLOCK * TM_MAX_CONV];
+        64) float q[TM_BLOCK * TM_LIMIT_WIDTH]; /* sums of the leaves that wait for the head; then their pooled vectors */
+    _Alignas(64) float h[TM_BLOCK * TM_LIMIT_WIDTH];
+    _Alignas(64) float c[TM_BLOCK * TM_LIMIT_WIDTH]; /* head: layers in turn */
+    _Alignas(64) float d[TM_BLOCK * TM_LIMIT_WIDTH];
+    _Alignas(64) float cat[TM_BLOCK * 2 * TM_LIMIT_WIDTH]; /* head: pooled vector, summary vector */
+    _Alignas(64) float zero_row[TM_LIMIT_WIDTH];           /* before the start of a sequence */
+    const float *window[TM_BLOCK * TM_LIMIT_CONV];
 };
 
 int tm_rows_new(struct tm_batch *b);

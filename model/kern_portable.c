@@ -145,7 +145,7 @@ static void scan(const struct tm_mixer *m, const float *in, float *out, size_t n
 {
     const int n = m->d_inner;
     float *q = out + (size_t)m->d_state * (size_t)n, *s = q + n;
-    float y[TM_MAX_WIDTH];
+    float y[TM_LIMIT_WIDTH];
     if (in != out)
         memcpy(out, in, tm_state_floats(n, m->d_state) * sizeof *out);
     for (size_t i = 0; i < nodes; i++, x += n, dt += n, t += ldt, row += stride) {

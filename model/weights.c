@@ -18,15 +18,15 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
 /* X(field, least, most) */
 #define HYPER_FIELDS(X)                                                                                                \
     X(features, 2, TCLFEAT_MAX_COLS)                                                                                   \
-    X(embed, 2, TM_MAX_WIDTH)                                                                                          \
-    X(d_model, 2, TM_MAX_WIDTH)                                                                                        \
-    X(d_state, 2, TM_MAX_STATE)                                                                                        \
-    X(d_conv, 2, TM_MAX_CONV)                                                                                          \
-    X(dt_rank, 2, TM_MAX_RANK)                                                                                         \
+    X(embed, 2, TM_LIMIT_WIDTH)                                                                                        \
+    X(d_model, 2, TM_LIMIT_WIDTH)                                                                                      \
+    X(d_state, 2, TM_LIMIT_STATE)                                                                                      \
+    X(d_conv, 2, TM_LIMIT_CONV)                                                                                        \
+    X(dt_rank, 2, TM_LIMIT_RANK)                                                                                       \
     X(summary, 0, TCLFEAT_MAX_SUMMARY)                                                                                 \
-    X(summary_width, 2, TM_MAX_WIDTH)                                                                                  \
-    X(head1, 2, TM_MAX_WIDTH)                                                                                          \
-    X(head2, 2, TM_MAX_WIDTH)
+    X(summary_width, 2, TM_LIMIT_WIDTH)                                                                                \
+    X(head1, 2, TM_LIMIT_WIDTH)                                                                                        \
+    X(head2, 2, TM_LIMIT_WIDTH)
 
 #define CALIBRATION_FIELDS(X)                                                                                          \
     X("a", calib_a)                                                                                                    \
@@ -54,6 +54,8 @@ int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *
                        (most));
     HYPER_FIELDS(X)
 #undef X
+    if (h->d_model % TM_LIMIT_UNIT || h->summary_width % TM_LIMIT_UNIT)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "d_model and summary_width must be multiples of %d", (int)TM_LIMIT_UNIT);
     if (h->features != tclfeat_cols(s))
         return tp_fail(e, TP_E_BAD_WEIGHTS, "features is %d, but %s has %d columns", h->features, tclfeat_version(s),
                        tclfeat_cols(s));

@@ -18,7 +18,7 @@ static struct tm_hyper small(enum tclfeat_set s)
     h.d_model = 16;
     h.d_state = 4;
     h.dt_rank = 2;
-    h.summary_width = 8;
+    h.summary_width = 16;
     h.head1 = 8;
     h.head2 = 4;
     return h;
@@ -335,6 +335,9 @@ START_TEST(hyper_parameters_have_limits)
     ck_assert_int_eq(tm_hyper_check(&h, TCLFEAT_TCLF_1, &e), -TP_E_BAD_WEIGHTS);
     h = tm_hyper_default(TCLFEAT_TCLF_1);
     h.head1 = 200; /* each within its limit, together over 0.36 MiB */
+    ck_assert_int_eq(tm_hyper_check(&h, TCLFEAT_TCLF_1, &e), -TP_E_BAD_WEIGHTS);
+    h = tm_hyper_default(TCLFEAT_TCLF_1);
+    h.d_model = 120;
     ck_assert_int_eq(tm_hyper_check(&h, TCLFEAT_TCLF_1, &e), -TP_E_BAD_WEIGHTS);
     h = tm_hyper_default(TCLFEAT_TCLF_1);
     h.d_conv = 0;
