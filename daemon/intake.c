@@ -89,6 +89,31 @@ static size_t declared(const struct td_request *r)
     return n < SIZE_MAX ? (size_t)n : SIZE_MAX - 1;
 }
 
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    (void)kind, (void)value;
+    if (strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 || strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0)
+        ++*(int *)cls;
+    return MHD_YES;
+}
+
+/* A body whose end two readers could see in different places is refused: a proxy in front of us may be the other one.
+ * libmicrohttpd takes the first of several lengths, and chunks before a length. */
+static int check_framing(struct td_request *r, size_t length, struct tp_err *e)
+{
+    const char *te = td_req_header(r, MHD_HTTP_HEADER_TRANSFER_ENCODING);
+    int n = 0;
+
+    if (length == 0 && !td_req_header(r, MHD_HTTP_HEADER_CONTENT_LENGTH))
+        return 0;
+    MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_framing, &n);
+    if (n == 1 && (!te || strcasecmp(te, "chunked") == 0))
+        return 0;
+    r->close = true;
+    return tp_fail(e, TP_E_BAD_REQUEST,
+                   "give the length of the body once, as Content-Length or as Transfer-Encoding: chunked");
+}
+
 static size_t limit_of(const struct td_request *r)
 {
     const struct td_config *c = config_of(r);
@@ -164,6 +189,8 @@ static int check(struct td_request *r, const char *method, size_t length, struct
 
     if (r->refused.code)
         return -(int)r->refused.code;
+    if ((rc = check_framing(r, length, e)) != 0)
+        return rc;
     rc = td_route_match(td_routes, method, &r->target, &r->match, e);
     if (rc)
         return rc;
@@ -229,7 +256,7 @@ static enum MHD_Result begin(struct td_request *r, const char *method)
     if (!r->refused.code)
         r->refused = e;
     expect = td_req_header(r, MHD_HTTP_HEADER_EXPECT);
-    if (length <= TD_DISCARD_MAX && !(length > 0 && expect))
+    if (length <= TD_DISCARD_MAX && !r->close && !(length > 0 && expect))
         return MHD_YES;
     r->close = true;
     r->linger = true;
