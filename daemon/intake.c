@@ -311,6 +311,10 @@ static void run(void *task, void *worker)
 {
     struct td_request *r = task;
 
+    if (atomic_load_explicit(&r->http->server->cut, memory_order_relaxed)) { /* nobody waits for it any more */
+        td_reply_fail(r, TP_E_DRAINING, "the daemon is shutting down");
+        return;
+    }
     r->worker = worker;
     r->match.route->handler(r);
 }

@@ -61,7 +61,7 @@ struct td_server {
     bool streams_end; /* under stream_lock: new streams end at their first pause */
     _Atomic size_t connections, busy, suspended;
     _Atomic size_t body_bytes; /* memory of all bodies */
-    _Atomic bool draining;
+    _Atomic bool draining, cut;
     _Atomic uint64_t next_id;
     uint64_t id_seed;
 };

@@ -271,6 +271,7 @@ void td_server_quiesce(struct td_server *s)
 
 void td_server_cut(struct td_server *s)
 {
+    atomic_store(&s->cut, true);
     pthread_mutex_lock(&s->conn_lock);
     for (struct td_conn *n = s->conns; n; n = n->next)
         shutdown(n->fd, SHUT_RDWR);
