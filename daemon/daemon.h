@@ -19,8 +19,15 @@ struct td_daemon {
     struct td_jobs *jobs;           /* job threads: daemon/jobs.h */
     struct td_server *server;       /* HTTP: daemon/server.h */
     struct td_metrics *metrics;     /* daemon/metrics.h */
+    struct td_linger *linger;       /* connections closed with care, on the control loop: daemon/linger.h */
+    const struct td_options *options;   /* the command line, applied again at a reload: daemon/options.h */
+    struct td_threads {         /* resolved: what 0 in the configuration became */
+        int http, predict, api, train;
+    } threads;
     _Atomic bool draining;
     _Atomic bool ready;
+    _Atomic int exports;        /* streams of records that run */
+    _Atomic int64_t heartbeat;  /* monotonic milliseconds of the control loop's last turn */
 };
 
 /* Run until SIGTERM/SIGINT. Returns the exit status of the process. */

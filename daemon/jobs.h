@@ -1,31 +1,55 @@
-/* The job runner: queue, threads at low priority (nice +10, SCHED_BATCH), progress, cancellation, events. At most one training job per family runs; a second
- * one waits; the same job asked again while queued is the first. All functions are thread-safe. */
+/* The job runner: queue, threads at low priority (nice +10, SCHED_BATCH), progress, cancellation, events. At most one
+ * training job per family runs; a second one waits; the same job asked again while queued is the first. All functions
+ * are thread-safe. */
 #ifndef TD_JOBS_H
 #define TD_JOBS_H
 
 #include "daemon/daemon.h"
+#include "proto/buf.h"
+
+enum td_job_stage {
+#define X(name) TD_JOB_##name,
+#include "daemon/jobstates.def"
+#undef X
+    TD_JOB_STAGES
+};
+const char *td_job_stage_name(enum td_job_stage s);
+
+enum {
+    TD_JOBS_QUEUED_MAX = 256, /* jobs that may wait; above it OVERLOADED */
+    TD_JOB_EVENT_MS = 250,    /* a follower gets at most one event in this time */
+    TD_JOB_PING_MS = 15000    /* ... and a comment when there was nothing else for so long */
+};
 
 struct td_jobs;
-struct td_job;  /* the running side of a job */
+struct td_job; /* the running side of a job */
 
-/* What a job kind does: runs on a job thread; reports through td_job_progress; returns 0 with *result (JSON object text, malloc'ed) or -TP_E_x with *e. */
+/* What a job kind does: runs on a job thread; reports through td_job_progress; returns 0 with *result (JSON object
+ * text, malloc'ed) or -TP_E_x with *e. -TP_E_CANCELLED when it stopped because td_job_cancelled() said so. */
 typedef int (*td_job_run)(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e);
 
-int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e);   /* marks stale jobs failed: interrupted */
-void td_jobs_free(struct td_jobs *js);      /* cancels what runs, joins */
+int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e); /* marks stale jobs failed: interrupted */
+/* Ends what runs and what waits as failed: interrupted, joins. The server must be gone: nobody follows a job any more.
+ */
+void td_jobs_free(struct td_jobs *js);
 
-/* kind "retrain"; lane = what must not run twice at once (the family). *existing is set when an equal queued job was found. */
-int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, const char *lane, const char *params, td_job_run run, int64_t *id,
-                   bool *existing, struct tp_err *e);
-/* A queued one ends at once, a running one within one batch. UNKNOWN_JOB, CONFLICT when finished. */
-int td_jobs_cancel(struct td_jobs *js, int64_t id, struct tp_err *e);
+/* kind "retrain"; lane = what must not run twice at once (the family); params = JSON object text. *existing is set when
+ * an equal queued job was found, whose id it then is. The job is on disk when this returns. OVERLOADED, DRAINING, IO,
+ * DISK_FULL. */
+int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, const char *lane, const char *params,
+                   td_job_run run, int64_t *id, bool *existing, struct tp_err *e);
+/* A queued one ends at once (*running false), a running one within one batch (*running true). UNKNOWN_JOB, CONFLICT
+ * when finished. */
+int td_jobs_cancel(struct td_jobs *js, struct st_reader *r, int64_t id, bool *running, struct tp_err *e);
+/* Hardware was deleted: what waits or runs for it is cancelled. */
+void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware);
 
-/* From the job's own thread. metrics: JSON object text or NULL. */
+/* From the job's own thread. metrics: JSON object text or NULL (keeps the last). */
 struct td_job_state {
-    const char *phase;      /* "load", "train", "validate", "publish" */
-    double progress;        /* 0..1 */
-    int epoch;              /* 0 none */
-    double loss;            /* NaN none */
+    const char *phase; /* "load", "train", "validate", "publish" */
+    double progress;   /* 0..1 */
+    int epoch;         /* 0 none */
+    double loss;       /* NaN none */
     const char *metrics;
 };
 void td_job_progress(struct td_job *j, const struct td_job_state *s);
@@ -33,9 +57,23 @@ bool td_job_cancelled(const struct td_job *j);
 int64_t td_job_id(const struct td_job *j);
 const char *td_job_hardware(const struct td_job *j);
 
-/* The job as JSON (store row merged with live progress). */
+/* The job as JSON (store row merged with live progress). Of a finished one epoch, loss and metrics are the members of
+ * that name in its result (metrics: else "challenger"). UNKNOWN_JOB. */
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e);
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, struct tp_buf *out);
 int td_jobs_active(const struct td_jobs *js);
+
+/* ---- following a job: the text of a stream of Server-Sent Events ---- */
+struct td_follow;
+/* last_id: Last-Event-ID, -1 none: what the follower has seen already is not sent again. UNKNOWN_JOB when the job is
+ * neither queued nor running: then its row tells all. */
+int td_follow_new(struct td_jobs *js, int64_t id, int64_t last_id, struct td_follow **out, struct tp_err *e);
+/* The next event, when one is due: 1 something was appended, 2 nothing now, 0 the last event was appended before. */
+int td_follow_next(void *follow, struct tp_buf *out);
+/* From now on wake(stream) is called when td_follow_next has something. The caller's share of the follow ends here. */
+void td_follow_start(struct td_follow *f, void (*wake)(void *stream), void *stream);
+void td_follow_close(void *follow); /* the stream is gone: wake is not called again */
+/* `event: end` with the row, for a job that is finished. */
+void td_follow_row(struct td_jobs *js, const struct st_job *row, struct tp_buf *out);
 
 #endif

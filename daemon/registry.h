@@ -1,42 +1,57 @@
-/* Models in memory. A snapshot is immutable; acquire takes a reference under a tiny lock once per batch; publishing swaps the pointer; the last
- * release frees it. The previous snapshot of a slot stays in memory for instant rollback. All functions are thread-safe. */
+/* Models in memory, and the hardware rows that go with them. A snapshot is immutable; acquire takes a reference under a
+ * tiny lock once per batch; publishing swaps the pointer; the last release frees it. The previous snapshot of a slot
+ * stays in memory for instant rollback. All functions are thread-safe. */
 #ifndef TD_REGISTRY_H
 #define TD_REGISTRY_H
 
+#include "daemon/hwcache.h"
 #include "model/infer.h"
 #include "model/weights.h"
 #include "store/store.h"
 
-struct td_snapshot {            /* read-only for holders */
+struct td_snapshot { /* read-only for holders */
     struct tm_model *model;
     struct tm_plan *plan;
     struct tm_provenance provenance;
     int64_t id;
     char role[8], owner[64];
-    int calibration;            /* counter: same id, newer offsets or calibration */
-    uint64_t checksum;          /* of the weights */
+    int calibration;   /* counter: same id, newer offsets or calibration */
+    uint64_t checksum; /* of the weights */
     _Atomic int refs;
 };
 
 struct td_registry;
-/* models_dir = STATE/models. Loads the active AC of every hardware and the KB of every family; a file that cannot be used is reported through
- * on_error and its slot stays empty (the daemon starts all the same). */
-int td_registry_new(const char *models_dir, struct st_store *s, void (*on_error)(void *, int64_t id, const struct tp_err *), void *arg,
-                    struct td_registry **out, struct tp_err *e);
+/* models_dir = STATE/models. Loads the active AC of every hardware and the KB of every family; a file that cannot be
+ * used is reported through on_error and its slot stays empty (the daemon starts all the same). */
+int td_registry_new(const char *models_dir, struct st_store *s,
+                    void (*on_error)(void *, int64_t id, const struct tp_err *), void *arg, struct td_registry **out,
+                    struct tp_err *e);
 void td_registry_free(struct td_registry *g);
 
-/* The snapshot that answers for hardware: which = "active" (AC, else the family's KB), "ac", "kb", or a decimal model id. Errors: NO_MODEL, UNKNOWN_MODEL,
- * BAD_PARAMETER, FEATURES_MISMATCH, BAD_WEIGHTS. */
-int td_registry_acquire(struct td_registry *g, const char *hardware, const char *family, const char *which, struct td_snapshot **out, struct tp_err *e);
+/* Hardware by name without touching the store in the steady state. UNKNOWN_HARDWARE says which PUT to send first. */
+int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *out, struct tp_err *e);
+void td_registry_hardware_changed(struct td_registry *g, const char *name); /* after the commit of a PUT */
+
+/* The snapshot that answers for hardware: which = "active" (AC, else the family's KB), "ac", "kb", or a decimal model
+ * id. Errors: NO_MODEL, UNKNOWN_MODEL, BAD_PARAMETER, FEATURES_MISMATCH, BAD_WEIGHTS. An id that is not in memory is
+ * loaded from its file; the last TD_REGISTRY_EXTRA of those are kept. An id must be an AC of this hardware or a KB of
+ * its family. */
+enum { TD_REGISTRY_EXTRA = 8 };
+int td_registry_acquire(struct td_registry *g, const char *hardware, const char *family, const char *which,
+                        struct td_snapshot **out, struct tp_err *e);
 void td_registry_release(struct td_snapshot *s);
 
-/* Publication: write file -> fsync -> rename -> fsync dir -> reload it and compare predictions of golden rows -> store row -> swap when activate.
- * Takes ownership of m. row->id must be reserved. */
-int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row, const char *hardware, bool activate,
-                        struct tp_err *e);
-/* Make an existing model the active one of hardware (also the rollback). CONFLICT, UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. */
-int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, struct tp_err *e);
-void td_registry_forget(struct td_registry *g, const char *hardware);       /* hardware deleted */
+/* Publication: write file -> fsync -> rename -> fsync dir -> reload it and compare predictions of golden rows -> store
+ * row -> swap when activate. Takes ownership of m (also on failure). row->id must be reserved; id, role and owner of
+ * *p, features version and sha256 of *row are filled in. hardware: the AC's, NULL for a KB. A model that fails any step
+ * leaves no file and no row. UNKNOWN_HARDWARE when it was deleted meanwhile. */
+int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                        const char *hardware, bool activate, struct tp_err *e);
+/* Make an existing model the active one of hardware (also the rollback). CONFLICT (not an AC of this hardware),
+ * UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. Sets *changed (may be NULL) when another model was active before. */
+int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e);
+/* After the commit of a DELETE: drops its models from memory, and the files whose rows are gone from the disk. */
+void td_registry_forget(struct td_registry *g, const char *hardware);
 /* Path of a model's weights file into buf. */
 void td_registry_path(const struct td_registry *g, int64_t id, char *buf, size_t n);
 int td_registry_count(struct td_registry *g);

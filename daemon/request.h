@@ -3,7 +3,8 @@
  * Life: the HTTP thread matches the route, checks role, headers, admission, collects and decodes the body (limit on decoded bytes), then
  * runs the handler where the route says (routes.def): INLINE on the HTTP thread (must not block), PREDICT on the predict pool, API on the api pool.
  * A handler ends the request with exactly one td_reply_*() call, then or later, on any thread; after it the request is gone.
- * The connection is suspended meanwhile; a client that vanishes is noticed at the reply. */
+ * The connection is suspended meanwhile; a client that vanishes is noticed at the reply. An INLINE handler must reply before it returns.
+ * HEAD is answered by the GET route, OPTIONS and 405 from the table: no handler sees them. */
 #ifndef TD_REQUEST_H
 #define TD_REQUEST_H
 
@@ -43,19 +44,34 @@ const char *td_req_header(const struct td_request *r, const char *name);    /* N
 const char *td_req_body(const struct td_request *r, size_t *n);             /* decoded bytes */
 bool td_req_body_is_ndjson(const struct td_request *r);
 const char *td_req_id(const struct td_request *r);                          /* X-Request-Id */
+/* What the thread that runs the handler keeps between requests. Only while the handler runs; gone for a reply that comes later.
+ * td_req_reader: API handlers, the thread's own read connection. td_req_worker: PREDICT handlers, what td_predict_worker_new() made. Else NULL. */
+struct st_reader *td_req_reader(const struct td_request *r);
+void *td_req_worker(const struct td_request *r);
+/* h_predict.c: the state of one thread of the predict pool; arg is the struct td_daemon. NULL: the daemon does not start. */
+void *td_predict_worker_new(void *daemon);
+void td_predict_worker_free(void *worker);
 /* Unknown query parameters are BAD_PARAMETER: names = NULL-terminated list of those accepted. Replies and returns false when it fails. */
 bool td_req_only_query(struct td_request *r, const char *const *names);
-/* ?limit= (1..1000, default 100) and ?cursor= (opaque text made by td_cursor_*). Replies and returns false when malformed. */
+/* ?limit= (1..1000, default 100) and ?cursor= (opaque: base64url of the last key of the page before). *cursor: that key, "" at the start; it lives
+ * as long as the request. Replies and returns false when malformed. */
 bool td_req_page(struct td_request *r, int *limit, const char **cursor);
+bool td_req_page_id(struct td_request *r, int *limit, int64_t *cursor);     /* the same for a key that is an id > 0; 0 at the start */
+/* The end of a page: `], "next_cursor": "..."}` or null when last_key is NULL. */
+void td_page_end(struct tp_buf *out, const char *last_key);
+/* The i-th parameter as a model or job id > 0. Replies with `unknown` (404) and returns false when it is none. */
+bool td_req_param_id(struct td_request *r, int i, enum tp_code unknown, int64_t *id);
 
 /* ---- the reply: exactly one of these ---- */
 void td_reply_header(struct td_request *r, const char *name, const char *value);    /* before the reply */
 /* Takes the bytes of *body (left empty). content_type must be a string literal. */
 void td_reply(struct td_request *r, int status, const char *content_type, struct tp_buf *body);
 void td_reply_problem(struct td_request *r, const struct tp_err *e);                /* problem+json with the code's status; adds Retry-After to 429/503 */
+void td_reply_fail(struct td_request *r, enum tp_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));  /* the same from a text */
 /* A streamed reply (chunked). `next` is called on the HTTP thread when the client can take more: append up to ~64 KiB to out;
  * return 1 more follows, 0 end, 2 nothing now (the stream sleeps until td_stream_wake), < 0 abort the connection.
- * `free_arg` is called once at the end, also when the client vanished. */
+ * `free_arg` is called once at the end, on an HTTP thread, also when the client vanished, possibly before td_reply_stream returns; after a NULL return too.
+ * A sleeping stream is also woken every 15 seconds, so that `next` may send a comment that keeps proxies awake, and is ended when the daemon drains. */
 struct td_stream;
 typedef int (*td_stream_fn)(void *arg, struct tp_buf *out);
 struct td_stream *td_reply_stream(struct td_request *r, int status, const char *content_type, td_stream_fn next, void *arg, void (*free_arg)(void *));

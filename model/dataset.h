@@ -8,25 +8,26 @@
 struct tm_dataset {
     enum tclfeat_set features;
     int cols, summary_cols;
-    uint32_t n;             /* programs */
+    uint32_t n; /* programs */
     uint32_t n_tasks;
-    uint32_t n_rows;        /* distinct rows */
-    const float *rows;      /* [n_rows][cols] */
-    const uint32_t *start;  /* [n + 1]: program i has row ids ids[start[i] .. start[i+1]) */
+    uint32_t n_rows;       /* distinct rows */
+    const float *rows;     /* [n_rows][cols] */
+    const uint32_t *start; /* [n + 1]: program i has row ids ids[start[i] .. start[i+1]) */
     const uint32_t *ids;
-    const float *summary;   /* [n][summary_cols] */
-    const uint32_t *task;   /* [n], 0 .. n_tasks-1 */
-    const double *cost;     /* [n] seconds: minimum over repeats and records; INFINITY for a program that only failed */
+    const float *summary; /* [n][summary_cols] */
+    const uint32_t *task; /* [n], 0 .. n_tasks-1 */
+    const double *cost;   /* [n] seconds: minimum over repeats and records; INFINITY for a program that only failed */
     struct tm_dataset_mem *mem; /* private */
 };
 
 struct tm_dataset *tm_dataset_new(enum tclfeat_set s);
 void tm_dataset_free(struct tm_dataset *d);
 
-/* Append one program. `key` identifies the program within its task (tp_program_hash); a program already there is merged:
- * the minimum of the costs stays. cost: INFINITY for a failure. hw may be NULL. Returns 1 added, 0 merged, or -TP_E_x. */
-int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *task_id, const uint8_t key[16], double cost,
-                   const struct tclfeat_hw *hw, struct tp_err *e);
+/* Append one program. `key` identifies the program within its task (tp_program_hash); a program already there is
+ * merged: the minimum of the costs stays. cost: INFINITY for a failure. hw may be NULL. Returns 1 added, 0 merged, or
+ * -TP_E_x. */
+int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *task_id, const uint8_t key[16],
+                   double cost, const struct tclfeat_hw *hw, struct tp_err *e);
 const char *tm_dataset_task_id(const struct tm_dataset *d, uint32_t task);
 
 #endif

@@ -1,8 +1,8 @@
-/* The cost model's shape and weights: embedding -> RMSNorm -> Mamba-1 block -> residual -> sum over rows -> RMSNorm -> head,
- * loop summary MLP beside it. Formulas: docs/model.md section 2; Mamba: arXiv 2312.00752.
+/* The cost model's shape and weights: embedding -> RMSNorm -> Mamba-1 block -> residual -> sum over rows -> RMSNorm ->
+ * head, loop summary MLP beside it. Formulas: docs/model.md section 2; Mamba: arXiv 2312.00752.
  *
- * Weights are one contiguous array of fp32; tensors are views into it, in the order of model/tensors.def, [out][in] row-major,
- * each padded to a multiple of 16 floats so that every tensor starts on a cache line. Padding is zero. */
+ * Weights are one contiguous array of fp32; tensors are views into it, in the order of model/tensors.def, [out][in]
+ * row-major, each padded to a multiple of 16 floats so that every tensor starts on a cache line. Padding is zero. */
 #ifndef TM_NET_H
 #define TM_NET_H
 
@@ -14,19 +14,19 @@
 #include <stdint.h>
 
 struct tm_hyper {
-    int features;   /* F: columns of a row, <= 64 */
-    int embed;      /* 64: width of the first embedding layer */
-    int d_model;    /* 128 (d_inner = d_model: expand 1) */
-    int d_state;    /* 8 */
-    int d_conv;     /* 4 */
-    int dt_rank;    /* 8 */
-    int summary;    /* S: 72, or 0: no summary branch */
+    int features;      /* F: columns of a row, <= 64 */
+    int embed;         /* 64: width of the first embedding layer */
+    int d_model;       /* 128 (d_inner = d_model: expand 1) */
+    int d_state;       /* 8 */
+    int d_conv;        /* 4 */
+    int dt_rank;       /* 8 */
+    int summary;       /* S: 72, or 0: no summary branch */
     int summary_width; /* 64 */
     int head1, head2;  /* 64, 32 */
 };
 struct tm_hyper tm_hyper_default(enum tclfeat_set s);
 enum { TM_MAX_PARAMETERS = 94371 }; /* 0.36 MiB of fp32 */
-#define TM_NORM_EPS 1e-5 /* both RMSNorms: x * w / sqrt(mean(x^2) + eps) */
+#define TM_NORM_EPS 1e-5            /* both RMSNorms: x * w / sqrt(mean(x^2) + eps) */
 
 /* X(ID, "name", dim0, dim1, dim2): dims are expressions over `h` (const struct tm_hyper *); 1 = no such dim. */
 enum tm_tensor {
@@ -37,11 +37,11 @@ enum tm_tensor {
 };
 
 struct tm_shape {
-    const char *name;   /* "mixer.in_proj.weight" */
+    const char *name; /* "mixer.in_proj.weight" */
     int n_dims;
     int dim[3];
-    size_t size;        /* product of dims */
-    size_t offset;      /* floats from the start of the array */
+    size_t size;   /* product of dims */
+    size_t offset; /* floats from the start of the array */
 };
 
 /* Shapes and offsets for h; returns the total number of floats in the array (with padding). */
@@ -55,11 +55,11 @@ struct tm_model {
     struct tm_hyper h;
     enum tclfeat_set features;
     struct tm_shape shape[TM_TENSORS];
-    size_t n;           /* floats in w */
-    float *w;           /* owned, 64-byte aligned */
-    double calib_a, calib_b;    /* score = sigmoid(calib_a * s + calib_b), calib_a > 0 */
-    double latency_shift;       /* added to the head's ln latency */
-    double latency_std;         /* std of ln latency residuals on validation data; 0 unknown */
+    size_t n;                /* floats in w */
+    float *w;                /* owned, 64-byte aligned */
+    double calib_a, calib_b; /* score = sigmoid(calib_a * s + calib_b), calib_a > 0 */
+    double latency_shift;    /* added to the head's ln latency */
+    double latency_std;      /* std of ln latency residuals on validation data; 0 unknown */
 };
 
 /* Freshly initialised (docs/model.md "Init"), deterministic by seed. NULL when out of memory. */
@@ -73,8 +73,8 @@ struct tm_rng {
 };
 void tm_rng_seed(struct tm_rng *r, uint64_t seed);
 uint64_t tm_rng_next(struct tm_rng *r);
-double tm_rng_uniform(struct tm_rng *r);                    /* [0,1) */
-uint32_t tm_rng_below(struct tm_rng *r, uint32_t n);        /* unbiased, [0,n) */
+double tm_rng_uniform(struct tm_rng *r);             /* [0,1) */
+uint32_t tm_rng_below(struct tm_rng *r, uint32_t n); /* unbiased, [0,n) */
 void tm_rng_shuffle(struct tm_rng *r, uint32_t *v, size_t n);
 
 #endif

@@ -1,8 +1,9 @@
 /* The records of one request body, one at a time, in any of the three input forms of API.md (Records):
  * NDJSON lines; {"records": [record, ...]}; {"task": [...], "states": [[stages, steps], ...]}.
  *
- * A record that cannot be used never fails its neighbours. An envelope that is broken fails the whole body, possibly only
- * at its end: a writer must read to the end before it stores anything. One owner, one thread; the bytes must outlive it. */
+ * A record that cannot be used never fails its neighbours. An envelope that is broken fails the whole body, possibly
+ * only at its end: a writer must read to the end before it stores anything. One owner, one thread; the bytes must
+ * outlive it. */
 #ifndef TP_BODY_H
 #define TP_BODY_H
 
@@ -16,12 +17,12 @@ struct tp_body;
 struct tp_body *tp_body_open(enum tp_form form, const char *bytes, size_t n, struct tp_err *e);
 void tp_body_close(struct tp_body *b);
 
-/* The next record.  1: *r holds a usable record.  0: end of the body (NO_RECORDS is returned instead of 0 if there was none).
- * 2: this record is unusable, *e says why (code, index, line, pointer, detail); go on with the next.
- *    With BAD_RESULT only "r" is bad and *r holds the rest of the record: a caller that ignores results may use it.
- * < 0: the body as a whole is unusable (BAD_BODY, NO_RECORDS) or memory ran out (NO_MEMORY): stop.
- * NDJSON: blank lines and lines starting with '#' or ' ' are skipped, a trailing '\r' is stripped, a torn last line is one
- * unusable record, a line over TP_MAX_LINE is TOO_LONG. */
+/* The next record.  1: *r holds a usable record.  0: end of the body (NO_RECORDS is returned instead of 0 if there was
+ * none). 2: this record is unusable, *e says why (code, index, line, pointer, detail); go on with the next. With
+ * BAD_RESULT only "r" is bad and *r holds the rest of the record: a caller that ignores results may use it. < 0: the
+ * body as a whole is unusable (BAD_BODY, NO_RECORDS) or memory ran out (NO_MEMORY): stop. NDJSON: blank lines and lines
+ * starting with '#' or ' ' are skipped, a trailing '\r' is stripped, a torn last line is one unusable record, a line
+ * over TP_MAX_LINE is TOO_LONG. */
 int tp_body_next(struct tp_body *b, struct tp_record *r, struct tp_err *e);
 long tp_body_index(const struct tp_body *b); /* index of the record that tp_body_next() returned last */
 long tp_body_line(const struct tp_body *b);  /* its 1-based physical line; 0 for the JSON forms */

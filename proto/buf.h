@@ -15,13 +15,13 @@ struct tp_buf {
     bool oom;
 };
 
-void tp_buf_free(struct tp_buf *b);                       /* releases and zeroes; NULL is fine */
-char *tp_buf_grow(struct tp_buf *b, size_t extra);        /* room for `extra` more bytes at p + n; NULL when oom */
+void tp_buf_free(struct tp_buf *b);                /* releases and zeroes; NULL is fine */
+char *tp_buf_grow(struct tp_buf *b, size_t extra); /* room for `extra` more bytes at p + n; NULL when oom */
 void tp_buf_put(struct tp_buf *b, const void *p, size_t n);
 void tp_buf_puts(struct tp_buf *b, const char *s);
 void tp_buf_putc(struct tp_buf *b, char c);
 void tp_buf_printf(struct tp_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void tp_buf_i64(struct tp_buf *b, int64_t v);             /* decimal, no printf */
+void tp_buf_i64(struct tp_buf *b, int64_t v); /* decimal, no printf */
 /* A JSON string with quotes; RFC 8259 escaping (control bytes as \u00xx). Bad UTF-8 becomes U+FFFD. */
 void tp_buf_json_str(struct tp_buf *b, const char *s, size_t n);
 /* A JSON string as TVM's dmlc writer prints it: only \r \n \t \\ \" are escaped, all other bytes raw. */

@@ -18,20 +18,21 @@ enum tp_code {
 
 struct tp_err {
     enum tp_code code;
-    long line;         /* 1-based physical line of an NDJSON body or config file; 0 = does not apply */
-    long index;        /* 0-based number of the record in its body; -1 = does not apply */
-    char pointer[96];  /* JSON pointer (RFC 6901) inside the record or body; "" = the whole */
-    char detail[256];  /* what was wrong, where, and what is accepted; no file paths, no SQL */
+    long line;        /* 1-based physical line of an NDJSON body or config file; 0 = does not apply */
+    long index;       /* 0-based number of the record in its body; -1 = does not apply */
+    char pointer[96]; /* JSON pointer (RFC 6901) inside the record or body; "" = the whole */
+    char detail[256]; /* what was wrong, where, and what is accepted; no file paths, no SQL */
 };
 
 /* Fill *e (when not NULL) and return -code. line = 0, index = -1, pointer = "". */
 int tp_fail(struct tp_err *e, enum tp_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same with a JSON pointer. */
-int tp_fail_at(struct tp_err *e, enum tp_code code, const char *pointer, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int tp_fail_at(struct tp_err *e, enum tp_code code, const char *pointer, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* Accept both TP_E_x and -TP_E_x. */
-int tp_code_status(int code);           /* HTTP status, e.g. 404 */
-const char *tp_code_slug(int code);     /* "unknown-hardware": the last part of the URN, and the code of a record error */
-const char *tp_code_title(int code);    /* "Unknown hardware" */
+int tp_code_status(int code);        /* HTTP status, e.g. 404 */
+const char *tp_code_slug(int code);  /* "unknown-hardware": the last part of the URN, and the code of a record error */
+const char *tp_code_title(int code); /* "Unknown hardware" */
 
 #endif

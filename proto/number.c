@@ -176,7 +176,7 @@ size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed)
     int e10 = 0;
     if (!decimal_exact(v, digits, &q, &e10))
         decimal_libc(v, digits, &q, &e10);
-    char d[20];
+    char d[20] = {0};
     int nd = digits;
     for (int i = digits; i-- > 0; q /= 10)
         d[i] = (char)('0' + q % 10);

@@ -24,6 +24,20 @@ struct tp_record_mem {
     struct tp_str names[TP_MAX_NAMES];
 };
 
+/* One parse. Results wait here until all is well. */
+struct tp_reader {
+    struct tp_json j;
+    struct tp_record_mem *m;
+    struct tp_err *e;
+    int rc; /* of a primitive that returned NULL */
+    uint32_t n_steps;
+    struct tp_result result;
+    bool has_result, has_version, bad_result;
+};
+
+/* The state that is due at c->j: [[], [step, ...]]. Fills the steps of c->m and c->n_steps. */
+int tp_read_state(struct tp_reader *c);
+
 /* The memory of r, made at first use; NULL when out of memory (then *e is set). */
 struct tp_record_mem *tp_record_mem(struct tp_record *r, struct tp_err *e);
 

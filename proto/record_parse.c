@@ -11,20 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STATE_DEPTH = 3, STEP_DEPTH = 5, MAX_ERROR_NO = 8 };
+enum { STATE_DEPTH = 3, MAX_ERROR_NO = 8 };
 
 static const double MAX_TIMESTAMP = 9007199254740992.0; /* 2^53: prints exactly */
-
-/* One parse. Results wait here until all is well. */
-struct reader {
-    struct tp_json j;
-    struct tp_record_mem *m;
-    struct tp_err *e;
-    int rc; /* of a primitive that returned NULL */
-    uint32_t n_steps;
-    struct tp_result result;
-    bool has_result, has_version, bad_result;
-};
 
 int tp_json_fail(const struct tp_json *j, const char *pointer, struct tp_err *e)
 {
@@ -44,286 +33,8 @@ int tp_json_unexpected(struct tp_json *j, enum tp_code code, const char *pointer
     return tp_fail_at(e, code, pointer, "%s expected, not %s", wanted, tp_json_kind(p, j->end));
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------------- */
-
-static const char *stop(struct reader *c, int rc)
-{
-    c->rc = rc;
-    return NULL;
-}
-
-/* Broken JSON at p, in step k. */
-static const char *syntax(struct reader *c, const char *p, uint32_t k, const char *what)
-{
-    char pointer[32];
-    snprintf(pointer, sizeof pointer, "/i/1/1/%u", k);
-    c->j.p = p;
-    if (c->j.code == TP_OK) {
-        c->j.code = TP_E_BAD_JSON;
-        c->j.what = what;
-    }
-    return stop(c, tp_json_fail(&c->j, pointer, c->e));
-}
-
-/* Is the value at p sound JSON? Sets the error if not. */
-static bool sound(struct reader *c, const char *p, uint32_t k, int depth)
-{
-    c->j.p = p;
-    c->j.depth = depth;
-    c->j.state = TP_JSON_AT_VALUE;
-    if (tp_json_skip(&c->j) == 0)
-        return true;
-    syntax(c, c->j.p, k, NULL);
-    return false;
-}
-
-static const char *bad_operand(struct reader *c, const char *p, uint32_t k, int operand, int item, const char *wanted)
-{
-    if (!sound(c, p, k, STEP_DEPTH + (item >= 0)))
-        return NULL;
-    int name_n, kind = c->m->steps[k].kind;
-    const char *name = tp_step_operand(kind, operand, &name_n);
-    bool number = *p == '-' || (*p >= '0' && *p <= '9');
-    const char *is = number ? p : tp_json_kind(p, c->j.end);
-    int is_n = !number ? (int)strlen(is) : c->j.p - p < 32 ? (int)(c->j.p - p) : 32;
-    return stop(c, tp_step_fail(c->e, TP_E_BAD_STEP, k, operand, item, "%s %.*s is %.*s; it must be %s",
-                                tp_step_tag(kind), name_n, name, is_n, is, wanted));
-}
-
-/* Tags as little-endian words, so that one is found by comparing numbers, without a branch that depends on the kind. */
-#define TAG_BYTE(tag, i)                                                                                               \
-    ((uint32_t)(uint8_t)(#tag)[sizeof #tag > (i) ? (i) : 0] << (8 * (i)) & (sizeof #tag > (i) ? ~0u : 0))
-static const struct {
-    uint32_t word[TP_STEP_KINDS];
-    uint8_t len[TP_STEP_KINDS];
-} tags = {
-    {
-#define X(tag, grammar, meaning) TAG_BYTE(tag, 0) | TAG_BYTE(tag, 1) | TAG_BYTE(tag, 2) | TAG_BYTE(tag, 3),
-#include "proto/steps.def"
-#undef X
-    },
-    {
-#define X(tag, grammar, meaning) sizeof #tag - 1,
-#include "proto/steps.def"
-#undef X
-    },
-};
-
-/* p at a step's first item. The kind, and p behind the tag; NULL: error. */
-static const char *read_tag(struct reader *c, const char *p, uint32_t k, int *kind)
-{
-    const char *end = c->j.end;
-    if (p < end && *p == '"') {
-        uint32_t word = 0;
-        int n = 0, found = -1;
-        for (p++; n < 4 && p + n < end && p[n] != '"'; n++)
-            word |= (uint32_t)(uint8_t)p[n] << (8 * n);
-        for (int i = 0; i < TP_STEP_KINDS; i++)
-            found = tags.word[i] == word ? i : found;
-        /* The length, because a NUL in the input looks like padding. */
-        if (found >= 0 && n == tags.len[found] && p + n < end && p[n] == '"') {
-            *kind = found;
-            return p + n + 1;
-        }
-        /* Unknown, longer, or written with escapes. */
-        struct tp_json_text t;
-        const char *after = tp_json_string(&c->j, p, &t);
-        if (after == NULL)
-            return syntax(c, c->j.p, k, NULL);
-        char text[32];
-        *kind = t.n <= sizeof text ? tp_step_by_tag(text, tp_json_unescape(t.s, t.n, text)) : -1;
-        if (*kind >= 0)
-            return after;
-        return stop(c, tp_step_fail(c->e, TP_E_UNKNOWN_STEP, k, -1, -1, "kind \"%.*s\" is not known",
-                                    t.n < 32 ? (int)t.n : 32, t.s));
-    }
-    if (p < end && *p == ']')
-        return stop(c, tp_step_fail(c->e, TP_E_BAD_STEP, k, -1, -1, "is empty; a step starts with its kind"));
-    if (!sound(c, p, k, STEP_DEPTH))
-        return NULL;
-    return stop(
-        c, tp_step_fail(c->e, TP_E_BAD_STEP, k, -1, 0, "its kind is %s; it must be a string", tp_json_kind(p, end)));
-}
-
-static const char *read_list(struct reader *c, const char *p, uint32_t k, int operand, struct tp_step *s)
-{
-    const char *end = c->j.end;
-    int32_t *out = c->m->ints + c->m->n_ints;
-    int n = 0;
-    if (p == end || *p != '[')
-        return bad_operand(c, p, k, operand, -1, "a list of integers");
-    p = tp_json_ws(p + 1, end);
-    if (p < end && *p == ']')
-        return p + 1;
-    for (;;) {
-        if (n == TP_MAX_LIST)
-            return stop(
-                c, tp_step_fail(c->e, TP_E_BAD_STEP, k, operand, n, "a list holds more than %d integers", TP_MAX_LIST));
-        const char *q = tp_json_i32(p, end, &out[n]);
-        if (q == NULL)
-            return bad_operand(c, p, k, operand, n, "a 32-bit integer");
-        n++;
-        p = tp_json_ws(q, end);
-        if (p == end)
-            return syntax(c, p, k, "expected ',' or ']'");
-        if (*p == ']')
-            break;
-        if (*p != ',')
-            return syntax(c, p, k, "expected ',' or ']'");
-        p = tp_json_ws(p + 1, end);
-    }
-    s->n_list = (uint16_t)n;
-    c->m->n_ints += (size_t)n;
-    return p + 1;
-}
-
-static const char *read_str(struct reader *c, const char *p, uint32_t k, int operand, struct tp_step *s)
-{
-    struct tp_json_text t;
-    if (p == c->j.end || *p != '"')
-        return bad_operand(c, p, k, operand, -1, "a string");
-    const char *after = tp_json_string(&c->j, p + 1, &t);
-    if (after == NULL)
-        return syntax(c, c->j.p, k, NULL);
-    if (t.control)
-        return stop(
-            c, tp_step_fail(c->e, TP_E_BAD_STEP, k, operand, -1, "%s holds a control character", tp_step_tag(s->kind)));
-    char *w = tp_buf_grow(&c->m->text, t.n + 1);
-    if (w == NULL)
-        return stop(c, tp_fail(c->e, TP_E_NO_MEMORY, "out of memory for a record"));
-    if (t.escaped)
-        t.n = tp_json_unescape(t.s, t.n, w);
-    else
-        memcpy(w, t.s, t.n);
-    c->m->text.n += t.n;
-    s->str = (struct tp_str){.s = w, .n = (uint32_t)t.n};
-    return after;
-}
-
-/* p behind operand `operand - 1`: the start of the next one. */
-static const char *next_operand(struct reader *c, const char *p, uint32_t k, int operand)
-{
-    const char *end = c->j.end;
-    p = tp_json_ws(p, end);
-    if (p < end && *p == ',')
-        return tp_json_ws(p + 1, end);
-    if (p == end || *p != ']')
-        return syntax(c, p, k, "expected ',' or ']'");
-    int kind = c->m->steps[k].kind, n;
-    const char *name = tp_step_operand(kind, operand, &n);
-    return stop(c,
-                tp_step_fail(c->e, TP_E_BAD_STEP, k, -1, -1, "%s ends after %d operands; it takes %zu, %.*s is missing",
-                             tp_step_tag(kind), operand, strlen(tp_step_grammar(kind)), n, name));
-}
-
-/* p at step k: the byte behind it. */
-static const char *read_step(struct reader *c, const char *p, uint32_t k)
-{
-    const char *end = c->j.end;
-    struct tp_step *s = &c->m->steps[k];
-    const size_t first_int = c->m->n_ints;
-    int kind = 0;
-    if (p == end || *p != '[') {
-        if (!sound(c, p, k, STEP_DEPTH - 1))
-            return NULL;
-        return stop(c,
-                    tp_step_fail(c->e, TP_E_BAD_STEP, k, -1, -1, "is %s; it must be an array", tp_json_kind(p, end)));
-    }
-    p = read_tag(c, tp_json_ws(p + 1, end), k, &kind);
-    if (p == NULL)
-        return NULL;
-    memset(s, 0, sizeof *s);
-    s->kind = (uint8_t)kind;
-    int rc = c->m->cap_ints - c->m->n_ints >= TP_MAX_LIST ? 0 : tp_record_room(c->m, TP_MAX_LIST, c->e);
-    if (rc != 0)
-        return stop(c, rc);
-
-    const char *g = tp_step_grammar(kind);
-    int n_op = 0;
-    for (int i = 0; g[i] != '\0'; i++) {
-        p = next_operand(c, p, k, i);
-        if (p == NULL)
-            return NULL;
-        if (g[i] == 'i') {
-            const char *q = tp_json_i32(p, end, &s->op[n_op++]);
-            p = q != NULL ? q : bad_operand(c, p, k, i, -1, "a 32-bit integer");
-        } else if (g[i] == 'l') {
-            p = read_list(c, p, k, i, s);
-        } else {
-            p = read_str(c, p, k, i, s);
-        }
-        if (p == NULL)
-            return NULL;
-    }
-    p = tp_json_ws(p, end);
-    if (p == end || *p != ']') {
-        if (p == end || *p != ',')
-            return syntax(c, p, k, "expected ',' or ']'");
-        if (!sound(c, tp_json_ws(p + 1, end), k, STEP_DEPTH))
-            return NULL;
-        return stop(c, tp_step_fail(c->e, TP_E_BAD_STEP, k, (int)strlen(g), -1, "%s has an extra operand; it takes %zu",
-                                    tp_step_tag(kind), strlen(g)));
-    }
-    rc = tp_step_check(c->m->steps, k, c->m->ints + first_int, c->e);
-    return rc == 0 ? p + 1 : stop(c, rc);
-}
-
-/* The state that is due: [[], [step, ...]]. */
-static int read_state(struct reader *c)
-{
-    struct tp_json *j = &c->j;
-    struct tp_json_text t;
-    c->m->n_ints = 0;
-    c->m->text.n = 0;
-    c->n_steps = 0;
-    const char *p = tp_json_ws(j->p, j->end);
-    if (p < j->end && *p != '[')
-        return tp_json_unexpected(j, TP_E_BAD_STATE, "/i/1", "a state [[], [step, ...]]", c->e);
-    if (tp_json_next(j, &t) < 0)
-        return tp_json_fail(j, "/i/1", c->e);
-
-    static const char *const want[2] = {"an empty array (stages)", "an array of steps"};
-    for (int i = 0; i < 2; i++) {
-        const char *pointer = i == 0 ? "/i/1/0" : "/i/1/1";
-        int more = tp_json_more(j);
-        if (more < 0)
-            return tp_json_fail(j, pointer, c->e);
-        if (more == 0)
-            return tp_fail_at(c->e, TP_E_BAD_STATE, pointer, "the state ends after %d items; it is [[], [step, ...]]",
-                              i);
-        if (j->p < j->end && *j->p != '[')
-            return tp_json_unexpected(j, TP_E_BAD_STATE, pointer, want[i], c->e);
-        if (tp_json_next(j, &t) < 0)
-            return tp_json_fail(j, pointer, c->e);
-        while ((more = tp_json_more(j)) == 1) {
-            if (i == 0) {
-                if (tp_json_skip(j) < 0)
-                    break;
-                return tp_fail_at(c->e, TP_E_BAD_STATE, "/i/1/0", "stages are not serialised; the array must be empty");
-            }
-            if (c->n_steps == TP_MAX_STEPS)
-                return tp_fail_at(c->e, TP_E_TOO_MANY_STEPS, "/i/1/1", "more than %d steps", TP_MAX_STEPS);
-            p = read_step(c, j->p, c->n_steps);
-            if (p == NULL)
-                return c->rc;
-            tp_json_taken(j, p);
-            c->n_steps++;
-        }
-        if (j->code != TP_OK)
-            return tp_json_fail(j, pointer, c->e);
-    }
-    int more = tp_json_more(j);
-    if (more < 0 || (more == 1 && tp_json_skip(j) < 0))
-        return tp_json_fail(j, "/i/1", c->e);
-    if (more == 1)
-        return tp_fail_at(c->e, TP_E_BAD_STATE, "/i/1/2", "the state has a third item; it is [[], [step, ...]]");
-    return 0;
-}
-
-/* ---- frame ------------------------------------------------------------------------------------------------------- */
-
 /* The task that is due. Its bytes are compared first: in a log, one line after the other has the same. */
-static int read_task(struct reader *c, struct tp_record *r)
+static int read_task(struct tp_reader *c, struct tp_record *r)
 {
     struct tp_json *j = &c->j;
     const struct tp_buf *raw = &c->m->task_raw;
@@ -337,7 +48,7 @@ static int read_task(struct reader *c, struct tp_record *r)
     return tp_task_decode(r, p, (size_t)(j->p - p), c->e);
 }
 
-static int read_input(struct reader *c, struct tp_record *r)
+static int read_input(struct tp_reader *c, struct tp_record *r)
 {
     struct tp_json *j = &c->j;
     struct tp_json_text t;
@@ -353,7 +64,7 @@ static int read_input(struct reader *c, struct tp_record *r)
         if (more == 0)
             return tp_fail_at(c->e, i == 0 ? TP_E_BAD_TASK : TP_E_BAD_STATE, "/i",
                               "it has %d items; it is [task, state]", i);
-        int rc = i == 0 ? read_task(c, r) : read_state(c);
+        int rc = i == 0 ? read_task(c, r) : tp_read_state(c);
         if (rc != 0)
             return rc;
     }
@@ -370,7 +81,7 @@ static bool is_number(int event, const struct tp_json_text *t, double *v)
     return (event == TP_JSON_INT || event == TP_JSON_REAL) && tp_num_parse(t->s, t->n, v) == 0;
 }
 
-static int read_number(struct reader *c, const char *pointer, const char *name, double *v)
+static int read_number(struct tp_reader *c, const char *pointer, const char *name, double *v)
 {
     struct tp_json_text t;
     int event = tp_json_next(&c->j, &t);
@@ -381,7 +92,7 @@ static int read_number(struct reader *c, const char *pointer, const char *name, 
     return 0;
 }
 
-static int read_costs(struct reader *c, struct tp_result *out)
+static int read_costs(struct tp_reader *c, struct tp_result *out)
 {
     struct tp_json *j = &c->j;
     struct tp_json_text t;
@@ -407,7 +118,7 @@ static int read_costs(struct reader *c, struct tp_result *out)
     return 0;
 }
 
-static int read_error_no(struct reader *c, struct tp_result *out)
+static int read_error_no(struct tp_reader *c, struct tp_result *out)
 {
     struct tp_json_text t;
     int32_t v;
@@ -421,7 +132,7 @@ static int read_error_no(struct reader *c, struct tp_result *out)
 }
 
 /* The result that is due: [costs, error_no, all_cost, timestamp]. */
-static int read_result(struct reader *c)
+static int read_result(struct tp_reader *c)
 {
     struct tp_json *j = &c->j;
     struct tp_json_text t;
@@ -455,7 +166,7 @@ static int read_result(struct reader *c)
 }
 
 /* A result that is sound JSON but no result is remembered, and the rest is still read: prediction does not need it. */
-static int read_result_or_go_on(struct reader *c)
+static int read_result_or_go_on(struct tp_reader *c)
 {
     struct tp_json before = c->j;
     int rc = read_result(c);
@@ -467,7 +178,7 @@ static int read_result_or_go_on(struct reader *c)
     return tp_json_skip(&c->j) == 0 ? 0 : tp_json_fail(&c->j, "/r", c->e);
 }
 
-static int read_version(struct reader *c)
+static int read_version(struct tp_reader *c)
 {
     struct tp_json *j = &c->j;
     struct tp_json_text t;
@@ -477,6 +188,7 @@ static int read_version(struct reader *c)
     if (event != TP_JSON_STRING || t.control)
         return tp_fail_at(c->e, TP_E_BAD_JSON, "/v", "the version is not a string without control characters");
     c->m->version.n = 0;
+    c->m->version.oom = false;
     char *w = tp_buf_grow(&c->m->version, t.n + 1);
     if (w == NULL)
         return tp_fail(c->e, TP_E_NO_MEMORY, "out of memory for a record");
@@ -485,7 +197,7 @@ static int read_version(struct reader *c)
     return 0;
 }
 
-static void publish(struct reader *c, struct tp_record *r)
+static void publish(struct tp_reader *c, struct tp_record *r)
 {
     struct tp_record_mem *m = c->m;
     tp_steps_bind(m, c->n_steps);
@@ -495,10 +207,26 @@ static void publish(struct reader *c, struct tp_record *r)
     r->has_result = c->has_result;
     r->result = c->has_result ? c->result : (struct tp_result){0};
     r->has_version = c->has_version;
-    r->version = (struct tp_str){.s = m->version.p, .n = c->has_version ? (uint32_t)m->version.n : 0};
+    r->version = (struct tp_str){.s = "", .n = 0};
+    if (c->has_version)
+        r->version = (struct tp_str){.s = m->version.p, .n = (uint32_t)m->version.n};
 }
 
-static int read_record(struct reader *c, struct tp_record *r)
+static const char KEYS[3] = {'i', 'r', 'v'};
+
+/* Index in KEYS, or 3. */
+static int key_index(const struct tp_json_text *t)
+{
+    char name[6]; /* the longest spelling of one letter: \u0069 */
+    int k = 0;
+    if (t->n > sizeof name || tp_json_unescape(t->s, t->n, name) != 1)
+        return 3;
+    while (k < 3 && KEYS[k] != name[0])
+        k++;
+    return k;
+}
+
+static int read_record(struct tp_reader *c, struct tp_record *r)
 {
     struct tp_json *j = &c->j;
     struct tp_json_text t;
@@ -517,18 +245,12 @@ static int read_record(struct reader *c, struct tp_record *r)
         return tp_fail(c->e, TP_E_BAD_JSON, "a record is a JSON object {\"i\": [task, state], \"r\": ..., \"v\": ...}");
     }
     while ((event = tp_json_next(j, &t)) == TP_JSON_KEY) {
-        static const char names[3] = {'i', 'r', 'v'};
-        int k;
-        for (k = 0; k < 3; k++) {
-            const char name[2] = {names[k], '\0'};
-            if (tp_json_is(&t, name))
-                break;
-        }
+        int k = key_index(&t);
         if (k == 3)
             return tp_fail(c->e, TP_E_UNKNOWN_KEY, "key \"%.*s\" is not known; a record has i, r and v",
                            t.n < 32 ? (int)t.n : 32, t.s);
         if (seen & 1u << k)
-            return tp_fail(c->e, TP_E_BAD_JSON, "key \"%c\" stands twice", names[k]);
+            return tp_fail(c->e, TP_E_BAD_JSON, "key \"%c\" stands twice", KEYS[k]);
         seen |= 1u << k;
         int rc = k == 0 ? read_input(c, r) : k == 1 ? read_result_or_go_on(c) : read_version(c);
         if (rc != 0)
@@ -546,7 +268,7 @@ static int too_long(struct tp_err *e)
     return tp_fail(e, TP_E_TOO_LONG, "a record holds at most %d bytes", TP_MAX_LINE);
 }
 
-static void reader_init(struct reader *c, struct tp_record_mem *m, const char *s, size_t n, struct tp_err *e)
+static void reader_init(struct tp_reader *c, struct tp_record_mem *m, const char *s, size_t n, struct tp_err *e)
 {
     tp_json_init(&c->j, s, n, TP_MAX_DEPTH);
     c->m = m;
@@ -561,7 +283,7 @@ static int parse(struct tp_record *r, const char *s, size_t n, size_t *used, str
     struct tp_record_mem *m = tp_record_mem(r, e);
     if (m == NULL)
         return -TP_E_NO_MEMORY;
-    struct reader c;
+    struct tp_reader c;
     reader_init(&c, m, s, n, e);
     int rc = read_record(&c, r);
     if (rc == 0 && used == NULL && tp_json_finish(&c.j) != 0)
@@ -599,10 +321,10 @@ int tp_record_parse_state(struct tp_record *r, const char *task, size_t task_n, 
         if (rc != 0)
             return rc;
     }
-    struct reader c;
+    struct tp_reader c;
     reader_init(&c, m, s, n < TP_MAX_LINE + 1 ? n : TP_MAX_LINE + 1, e);
     c.j.depth = STATE_DEPTH - 1;
-    int rc = read_state(&c);
+    int rc = tp_read_state(&c);
     if (rc != 0)
         return rc;
     *used = (size_t)(c.j.p - s);

@@ -173,6 +173,7 @@ int tp_steps_unpack(struct tp_record *r, const void *p, size_t n, struct tp_err 
     struct unpacker u = {.p = p, .end = (const uint8_t *)p + n};
     m->n_ints = 0;
     m->text.n = 0;
+    m->text.oom = false;
     uint32_t n_steps = 0;
     if (n == 0 || *u.p++ != FORMAT)
         u.bad = true;

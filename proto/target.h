@@ -8,9 +8,10 @@
 enum tp_target_kind { TP_TARGET_ANY, TP_TARGET_CPU, TP_TARGET_GPU, TP_TARGET_ACCELERATOR };
 
 struct tp_target {
-    enum tp_target_kind kind;   /* llvm, c -> CPU; cuda, rocm, opencl, vulkan, metal -> GPU; unknown tag -> ANY; else ACCELERATOR */
-    char name[64];              /* TVM's target kind: "llvm", "cuda"; for an unlisted tag the tag itself */
-    char model[64], mcpu[64], arch[64], mtriple[64], device[64];    /* "" when absent */
+    enum tp_target_kind
+        kind;      /* llvm, c -> CPU; cuda, rocm, opencl, vulkan, metal -> GPU; unknown tag -> ANY; else ACCELERATOR */
+    char name[64]; /* TVM's target kind: "llvm", "cuda"; for an unlisted tag the tag itself */
+    char model[64], mcpu[64], arch[64], mtriple[64], device[64]; /* "" when absent */
 };
 
 /* Never allocates. BAD_TASK for an empty string or JSON that is not an object with "kind". */

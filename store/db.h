@@ -118,7 +118,8 @@ struct st_store {
     struct st_db db;
     struct st_variant_slot *variants; /* [ST_VARIANT_SLOTS] direct-mapped by digest */
     int wal_frames, checkpoint_at;    /* pages in the log; when to checkpoint next */
-    bool wrote;                       /* a commit reached the log since this was cleared */
+    int group_ms;                     /* ST_GROUP_MS; a test without a clock makes it longer */
+    uint64_t commits;                 /* that reached the log */
 };
 
 int st_writer_start(struct st_store *s, struct tp_err *e);

@@ -33,6 +33,8 @@ static bool out_of_space(int err)
     return err == ENOSPC || err == EDQUOT || err == EFBIG;
 }
 
+/* SQLite tells ENOSPC, but calls the rest an I/O error and forgets its errno when it comes up in a commit. So errno is
+ * cleared before each step, and the last one counts. */
 int st_db_fail(struct st_db *db, int rc, struct tp_err *e)
 {
     if (rc == SQLITE_IOERR_NOMEM)
@@ -44,7 +46,7 @@ int st_db_fail(struct st_db *db, int rc, struct tp_err *e)
         return tp_fail(e, TP_E_DISK_FULL, "no space left for the database");
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        if (db->h && out_of_space(sqlite3_system_errno(db->h)))
+        if (out_of_space(errno) || (db->h && out_of_space(sqlite3_system_errno(db->h))))
             return tp_fail(e, TP_E_DISK_FULL, "no space left for the database");
         return tp_fail(e, TP_E_IO, "the database cannot be read or written (error %d)", rc);
     case SQLITE_CORRUPT:
@@ -95,6 +97,7 @@ void st_db_close(struct st_db *db)
 
 int st_db_exec(struct st_db *db, const char *sql, struct tp_err *e)
 {
+    errno = 0;
     int rc = sqlite3_exec(db->h, sql, NULL, NULL, NULL);
     return rc == SQLITE_OK ? 0 : st_db_fail(db, rc, e);
 }
@@ -165,6 +168,7 @@ void st_q_blob(struct st_q *q, const void *p, size_t n)
 int st_q_step(struct st_q *q, struct tp_err *e)
 {
     if (q->rc == SQLITE_OK) {
+        errno = 0;
         int rc = sqlite3_step(q->st);
         if (rc == SQLITE_ROW)
             return 1;

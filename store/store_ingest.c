@@ -135,8 +135,8 @@ static int no_memory(struct tp_err *e)
 static bool is_variant(const struct st_ingest *b, uint32_t i, const struct tp_record *r, const char *array, size_t n)
 {
     const struct variant *v = &b->variants[i];
-    return v->array.n == n && v->has_version == r->has_version &&
-           v->version.n == (r->has_version ? r->version.n : 0) && memcmp(at(b, v->array), array, n) == 0 &&
+    return v->array.n == n && v->has_version == r->has_version && v->version.n == (r->has_version ? r->version.n : 0) &&
+           memcmp(at(b, v->array), array, n) == 0 &&
            (v->version.n == 0 || memcmp(at(b, v->version), r->version.s, v->version.n) == 0);
 }
 

@@ -23,7 +23,7 @@ static const char schema_1[] =
     " parents TEXT NOT NULL,"
     " metrics TEXT NOT NULL,"
     " calibration INTEGER NOT NULL) STRICT;"
-    "CREATE INDEX model_owner ON model (owner, role);"
+    "CREATE INDEX model_owner ON model (owner);"
 
     "CREATE TABLE family ("
     " id INTEGER PRIMARY KEY,"

@@ -171,14 +171,28 @@ void st_reader_free(struct st_reader *r)
 
 int st_backup(struct st_reader *r, const char *path, struct tp_err *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* SQLite fills an empty file, mode and all */
+    int fd =
+        open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* SQLite keeps the mode of a file that is there */
     if (fd < 0)
         return errno == EEXIST ? tp_fail(e, TP_E_CONFLICT, "the backup's file exists already")
                                : fail_errno(e, "the backup's file cannot be made");
     close(fd);
-    struct st_q q = st_q_begin(&r->db, ST_SQL_R_BACKUP);
-    st_q_text(&q, path);
-    int rc = st_q_run(&q, e);
+    struct st_db to = {0};
+    sqlite3_backup *copy = NULL;
+    int rc = st_db_open(&to, path, true, e);
+    if (rc < 0)
+        goto out;
+    copy = sqlite3_backup_init(to.h, "main", r->db.h, "main");
+    if (!copy) {
+        rc = st_db_fail(&to, sqlite3_extended_errcode(to.h), e);
+        goto out;
+    }
+    int step = sqlite3_backup_step(copy, -1); /* all pages in one read transaction; the log grows meanwhile */
+    int end = sqlite3_backup_finish(copy);    /* says nothing of a step that was only busy */
+    if (end != SQLITE_OK || step != SQLITE_DONE)
+        rc = st_db_fail(&to, end != SQLITE_OK ? end : step, e);
+out:
+    st_db_close(&to);
     if (rc < 0)
         unlink(path);
     return rc;

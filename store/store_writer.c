@@ -15,7 +15,7 @@
 #include <time.h>
 
 enum {
-    CHECKPOINT_FRAMES = 2000,        /* pages of log between two checkpoints (8 MB) */
+    CHECKPOINT_FRAMES = 4000,        /* pages of log between two checkpoints (16 MB) */
     CHECKPOINT_FORCE_FRAMES = 32000, /* a log this long (128 MB) means readers never let go of it: wait for them */
     CHECKPOINT_FORCE_MS = 50
 };
@@ -125,7 +125,7 @@ static void run_group(struct st_store *s, struct st_op *first)
 {
     struct st_op **tail = &first->next;
     size_t rows = first->rows;
-    int64_t until = now_ms() + ST_GROUP_MS;
+    int64_t until = now_ms() + s->group_ms;
 
     int rc = st_db_exec(&s->db, "BEGIN IMMEDIATE", NULL);
     if (rc == 0)
@@ -154,7 +154,7 @@ static int on_commit(void *arg, sqlite3 *h, const char *name, int frames)
     if (frames < s->wal_frames)
         s->checkpoint_at = CHECKPOINT_FRAMES;
     s->wal_frames = frames;
-    s->wrote = true;
+    s->commits++;
     return SQLITE_OK;
 }
 
@@ -178,7 +178,7 @@ static void checkpoint(struct st_store *s)
 
 /* ---- the thread ---- */
 
-static void acknowledge(struct st_store *s, struct st_op *op)
+static void acknowledge(struct st_store *s, struct st_op *op, uint64_t commits_before)
 {
     bool failed = false;
     size_t rows = 0, bytes = 0;
@@ -189,7 +189,7 @@ static void acknowledge(struct st_store *s, struct st_op *op)
     }
     if (failed)
         s->healthy = false;
-    else if (s->wrote)
+    else if (s->commits != commits_before)
         s->healthy = true;
 
     pthread_mutex_lock(&s->lock);
@@ -208,9 +208,9 @@ static void *writer_main(void *arg)
     struct st_store *s = arg;
     struct st_op *op;
     while ((op = take(s, 0))) {
-        s->wrote = false;
+        uint64_t commits = s->commits;
         run_group(s, op);
-        acknowledge(s, op);
+        acknowledge(s, op, commits);
         checkpoint(s);
     }
     return NULL;
@@ -220,6 +220,7 @@ int st_writer_start(struct st_store *s, struct tp_err *e)
 {
     sigset_t all, old;
     s->checkpoint_at = CHECKPOINT_FRAMES;
+    s->group_ms = ST_GROUP_MS;
     sqlite3_wal_hook(s->db.h, on_commit, s);
     /* signals are for the thread that waits for them */
     sigfillset(&all);

@@ -64,6 +64,39 @@ char *wrap(const char *steps)
     return out;
 }
 
+int record_parse(const char *line, struct tp_err *e)
+{
+    struct tp_record r;
+    size_t n = strlen(line);
+    char *exact = malloc(n > 0 ? n : 1); /* a sanitizer sees a read past the end */
+    ck_assert_ptr_nonnull(exact);
+    memcpy(exact, line, n);
+    tp_record_init(&r);
+    memset(e, 0, sizeof *e);
+    int rc = tp_record_parse(&r, exact, n, e);
+    tp_record_free(&r);
+    free(exact);
+    return rc;
+}
+
+void record_accepted(const char *line)
+{
+    struct tp_err e;
+    int rc = record_parse(line, &e);
+    ck_assert_msg(rc == 0, "%s %s (%s): %s", tp_code_slug(rc), e.pointer, e.detail, line);
+}
+
+void record_refused(const char *line, enum tp_code code, const char *pointer, const char *says)
+{
+    struct tp_err e;
+    int rc = record_parse(line, &e);
+    ck_assert_msg(rc == -(int)code, "got %s (%s), want %s: %s", tp_code_slug(rc), e.detail, tp_code_slug((int)code),
+                  line);
+    ck_assert_int_eq((int)e.code, (int)code);
+    ck_assert_msg(strcmp(e.pointer, pointer) == 0, "pointer %s, want %s: %s", e.pointer, pointer, line);
+    ck_assert_msg(strstr(e.detail, says) != NULL, "detail %s does not say %s", e.detail, says);
+}
+
 uint32_t next_random(uint64_t *state)
 {
     *state ^= *state >> 12;

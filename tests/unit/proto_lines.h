@@ -3,10 +3,20 @@
 #ifndef PROTO_LINES_H
 #define PROTO_LINES_H
 
+#include "proto/record.h"
+
 #include <check.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
 
 /* main() of a test file: RUN("proto/err", test, test); 0 when all passed. */
 int run_tests(const char *suite, const TTest *const *tests);
@@ -19,6 +29,12 @@ extern const char OLD_LINE[]; /* v0.3: a task of three items */
 /* A copy of `line` with its first `from` replaced by `to`; fails the test when there is no `from`. */
 char *with(const char *line, const char *from, const char *to);
 char *wrap(const char *steps); /* a record without "r" and "v" around a steps array: [["CI", 1]] */
+
+/* Parse a record from a copy that a sanitizer guards. refused: with this code, this JSON pointer, and a detail that
+ * holds `says`. */
+int record_parse(const char *line, struct tp_err *e);
+void record_accepted(const char *line);
+void record_refused(const char *line, enum tp_code code, const char *pointer, const char *says);
 
 /* xorshift64*: the same numbers everywhere. */
 uint32_t next_random(uint64_t *state);

@@ -28,7 +28,8 @@ struct sf_line {
 size_t sf_print(char *out, size_t n, struct sf_line l);
 void sf_parse(struct tp_record *r, const char *line);
 struct st_ingest *sf_batch(const struct sf_line *lines, size_t n);
-/* Submit and wait for done(). */
+/* Submit and wait for done(). The first is for threads: Check's assertions belong to the main thread. */
+int sf_try_submit(const char *hardware, struct st_ingest *b, struct st_ingest_result *result, struct tp_err *e);
 struct st_ingest_result sf_submit(const char *hardware, struct st_ingest *b);
 struct st_ingest_result sf_post(const char *hardware, const struct sf_line *lines, size_t n);
 struct st_ingest_result sf_post_text(const char *hardware, const char *line);

@@ -323,8 +323,8 @@ START_TEST(refuses_everything_that_the_grammar_does_not_have)
                                       "\"\\udc00\"",
                                       "\"\\ud800\\u0041\"",
                                       "\"\\ud800\\ud800\"",
-                                      "\xEF\xBB\xBF"
-                                      "1",
+                                      "\xEF\xBB\xBF 1",
+
                                       "-a",
                                       "1.e5",
                                       "1e+"};

@@ -24,9 +24,11 @@ START_TEST(a_record_comes_back_byte_for_byte)
         "\"r\": [[1, 2.18407e-05, 0.5], 0, 1.73552, 1700000123], \"v\": \"v0.5\"}",
         "{\"i\": [[\"[\\\"k\\\"]\", \"llvm\", [8, 64, 64, 0, 0, 0, 0, 0], \"llvm\"], [[], []]], "
         "\"r\": [[0.00131], 0, 0.904518, 1606000000], \"v\": \"v0.4\"}",
-        "{\"i\": [[\"[\\\"k\\\"]\", \"llvm\", [8, 64, 64, 0, 0, 0, 0, 0]], [[], [[\"RF\", 3, 3, 2], [\"FU\", 4, [0, 1]]]]], "
+        "{\"i\": [[\"[\\\"k\\\"]\", \"llvm\", [8, 64, 64, 0, 0, 0, 0, 0]], [[], [[\"RF\", 3, 3, 2], [\"FU\", 4, [0, "
+        "1]]]]], "
         "\"r\": [[0.00132], 0, 0.904518, 1606000000], \"v\": \"v0.3\"}",
-        "{\"i\": [[\"not json\", \"llvm\"], [[], [[\"CHR\", 1, \"shared\", [2, 3]]]]], \"r\": [[0.00133], 0, 20, 1606000000]}",
+        "{\"i\": [[\"not json\", \"llvm\"], [[], [[\"CHR\", 1, \"shared\", [2, 3]]]]], \"r\": [[0.00133], 0, 20, "
+        "1606000000]}",
         "{\"i\": [[\"not json\", \"llvm\"], [[], [[\"CR\", 1]]]], \"r\": [[], 4, 20, 1606000000], \"v\": \"\"}",
     };
     struct tp_buf want = {0}, got = {0};
@@ -178,11 +180,12 @@ START_TEST(sums_agree_with_the_rows)
     ck_assert_int_eq(c.programs, 4);
     ck_assert_int_eq(c.newest_measurement_id, sf_query("SELECT max(id) FROM measurement"));
     st_reader_free(r);
-    ck_assert_int_eq(sf_query("SELECT count(*) FROM hardware_task ht WHERE "
-                              "(programs, measurements, failures, best_cost) IS NOT (SELECT count(DISTINCT program), "
-                              "count(*), sum(min_cost IS NULL), min(min_cost) FROM measurement m "
-                              "JOIN task t ON t.id = m.task WHERE m.hardware = ht.hardware AND t.task_id = ht.task_id)"),
-                     0);
+    ck_assert_int_eq(
+        sf_query("SELECT count(*) FROM hardware_task ht WHERE "
+                 "(programs, measurements, failures, best_cost) IS NOT (SELECT count(DISTINCT program), "
+                 "count(*), sum(min_cost IS NULL), min(min_cost) FROM measurement m "
+                 "JOIN task t ON t.id = m.task WHERE m.hardware = ht.hardware AND t.task_id = ht.task_id)"),
+        0);
     /* the earliest of equals is the best */
     ck_assert_int_eq(sf_query("SELECT m.timestamp FROM hardware_task JOIN measurement m ON m.id = best"), 2);
 }

@@ -1,0 +1,177 @@
+/* The life of the daemon: parts in order, the port file, and the way back.
+ *
+ * Invariant: a part is freed after everything that uses it: HTTP first (no request is left), then jobs, pools, models,
+ * store, log. Main thread. */
+#include "daemon/daemon.h"
+
+#include "daemon/control.h"
+#include "daemon/cores.h"
+#include "daemon/jobs.h"
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/notify.h"
+#include "daemon/pool.h"
+#include "daemon/registry.h"
+#include "daemon/request.h"
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { API_QUEUE_MAX = 4096 };
+
+static void *reader_new(void *arg)
+{
+    struct td_daemon *d = arg;
+    struct st_reader *r = NULL;
+    struct tp_err e;
+
+    if (st_reader_new(d->store, &r, &e) != 0)
+        td_log(TD_ERROR, "store-reader", TD_S("reason", e.detail));
+    return r;
+}
+
+static void reader_free(void *r)
+{
+    st_reader_free(r);
+}
+
+static void on_bad_model(void *arg, int64_t id, const struct tp_err *e)
+{
+    (void)arg;
+    td_log(TD_ERROR, "model-unusable", TD_I("model", id), TD_S("reason", e->detail));
+}
+
+/* As many descriptors as we may have: connections are what needs them. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+/* Decimal port and newline, by rename, so that a reader never sees half of it. */
+static int write_port_file(const char *path, int port, struct tp_err *e)
+{
+    char tmp[4096], text[16];
+    int fd = -1, n = snprintf(tmp, sizeof tmp, "%s.%ld", path, (long)getpid()),
+        len = snprintf(text, sizeof text, "%d\n", port);
+
+    if (n < 0 || (size_t)n >= sizeof tmp)
+        return tp_fail(e, TP_E_CONFIG, "--port-file: path too long");
+    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        goto fail;
+    if (write(fd, text, (size_t)len) != len || close(fd) != 0 || rename(tmp, path) != 0)
+        goto fail;
+    return 0;
+fail:
+    n = tp_fail(e, TP_E_CONFIG, "--port-file %.150s: %s", path, strerror(errno));
+    unlink(tmp);
+    return n;
+}
+
+static int open_store(struct td_daemon *d, struct tp_err *e)
+{
+    char models[TD_CONFIG_VALUE_MAX + 16];
+    const char *dir = td_config_state_dir(&d->config);
+    int rc = st_open(dir, &d->store, e);
+
+    if (rc)
+        return rc;
+    snprintf(models, sizeof models, "%s/models", dir);
+    return td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);
+}
+
+static int start_parts(struct td_daemon *d, struct tp_err *e)
+{
+    int rc;
+
+    if (!(d->metrics = td_metrics_new()))
+        return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
+    td_gauge(d->metrics, TD_G_START, (double)time(NULL));
+    if ((rc = open_store(d, e)) != 0)
+        return rc;
+    d->predict_pool = td_pool_new("tcld-predict", d->threads.predict, (size_t)d->config.predict_queue,
+                                  td_predict_worker_new, td_predict_worker_free, d);
+    d->api_pool = td_pool_new("tcld-api", d->threads.api, API_QUEUE_MAX, reader_new, reader_free, d);
+    if (!d->predict_pool || !d->api_pool)
+        return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
+    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0)
+        return rc;
+    return td_server_new(d, &d->server, e);
+}
+
+static void stop_parts(struct td_daemon *d)
+{
+    td_server_free(d->server);
+    td_jobs_free(d->jobs);
+    td_pool_free(d->predict_pool);
+    td_pool_free(d->api_pool);
+    td_registry_free(d->registry);
+    st_close(d->store);
+    td_metrics_free(d->metrics);
+}
+
+static void log_settings(const struct td_config *c)
+{
+    bool json = false;
+
+    td_log_format_by_name(c->log_format, &json);
+    td_log_format(json);
+    td_log_level((enum td_level)td_log_level_by_name(c->log_level));
+}
+
+int td_daemon_run(struct td_daemon *d)
+{
+    struct td_control *control = NULL;
+    struct tp_err e = {0};
+    int status = 1, rc;
+
+    log_settings(&d->config);
+    if (td_log_start() != 0)
+        return 1;
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    td_threads_resolve(&d->config, td_cores(), &d->threads);
+    td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
+           TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
+           TD_I("api_threads", d->threads.api), TD_I("train_threads", d->threads.train),
+           TD_S("config", d->config.file));
+
+    rc = td_control_new(d, &control, &e);
+    if (rc == 0)
+        rc = start_parts(d, &e);
+    if (rc == 0) {
+        atomic_store(&d->ready, true);
+        if (d->config.port_file)
+            rc = write_port_file(d->config.port_file, td_server_port(d->server), &e);
+    }
+    if (rc == 0) {
+        td_notify("READY=1\nSTATUS=Serving");
+        td_log(TD_INFO, "ready", TD_I("port", td_server_port(d->server)));
+        status = td_control_run(control);
+        if (status !=
+            0) { /* a handler never came back: nothing it may touch can be freed; what was acknowledged is on disk */
+            td_log_stop();
+            _exit(status);
+        }
+    } else {
+        td_log(TD_ERROR, "start-failed", TD_S("code", tp_code_slug(e.code)), TD_S("reason", e.detail));
+    }
+    stop_parts(d);
+    td_control_free(control);
+    td_log(TD_INFO, "stopped", TD_I("status", status));
+    td_log_stop();
+    return status;
+}

@@ -1,0 +1,260 @@
+/* Jobs: retraining, list, show, cancel, events. */
+#include "daemon/handlers.h"
+#include "daemon/hardware.h"
+#include "daemon/hcommon.h"
+#include "daemon/jobs.h"
+#include "daemon/train_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- retrain ---- */
+enum mode { MODE_FINETUNE, MODE_ADAPT, MODE_PRETRAIN };
+
+/* The body -> *p. Only supervised training exists so far: it is what a body without a mode gets. */
+static int read_retrain(struct td_request *r, struct td_train_params *p, struct tp_err *e)
+{
+    static const char *const keys[] = {"mode",     "epochs",   "max_seconds", "seed",
+                                       "per_task", "activate", "sources",     NULL};
+    static const char *const modes[] = {"finetune", "adapt", "pretrain", NULL};
+    static const char *const activate[] = {"auto", "never", NULL};
+    json_t *body = NULL;
+    const json_t *sources, *x;
+    size_t i;
+    int mode = MODE_FINETUNE, never = 0, rc;
+
+    *p = (struct td_train_params){0};
+    rc = td_body_object(r, keys, &body, e);
+    if (rc == 0)
+        rc = td_body_enum(body, "mode", modes, &mode, e);
+    if (rc == 0)
+        rc = td_body_int(body, "epochs", 1, 1000, &p->epochs, e);
+    if (rc == 0)
+        rc = td_body_num(body, "max_seconds", 0, 7 * 86400, &p->max_seconds, e);
+    if (rc == 0)
+        rc = td_body_int(body, "seed", 0, (int64_t)1 << 53, &p->seed, e);
+    if (rc == 0)
+        rc = td_body_int(body, "per_task", 0, 1000000, &p->per_task, e);
+    if (rc == 0)
+        rc = td_body_enum(body, "activate", activate, &never, e);
+    p->never = never == 1;
+    sources = json_object_get(body, "sources");
+    if (rc == 0 && sources != NULL && !json_is_array(sources))
+        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" must be an array of hardware names");
+    if (rc == 0)
+        json_array_foreach(sources, i, x)
+        {
+            if (rc == 0 && (!json_is_string(x) || !st_id_valid(json_string_value(x))))
+                rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "item %zu of \"sources\" is no hardware name", i);
+        }
+    if (rc == 0 && mode != MODE_FINETUNE)
+        rc = tp_fail_at(e, TP_E_NOT_IMPLEMENTED, "/mode", "mode \"%s\" is not offered by this version; \"finetune\" is",
+                        modes[mode]);
+    if (rc == 0 && json_array_size(sources) > 0)
+        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" goes with mode \"pretrain\" only");
+    json_decref(body);
+    return rc;
+}
+
+static int enough_data(struct st_reader *reader, const struct st_hardware *hw, struct tp_err *e)
+{
+    struct st_counts c;
+    int rc = st_hardware_counts(reader, hw->id, &c, e);
+
+    if (rc == 0 && c.valid < TD_TRAIN_MIN)
+        rc = tp_fail(
+            e, TP_E_NOT_ENOUGH_DATA,
+            "hardware \"%s\" has %lld valid measurements and %lld failures; training needs at least %d valid ones",
+            hw->name, (long long)c.valid, (long long)c.failures, TD_TRAIN_MIN);
+    return rc;
+}
+
+/* 200 or 202 with the job. */
+static void reply_job(struct td_request *r, int status, int64_t id)
+{
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+
+    if (td_jobs_json(td_req_daemon(r)->jobs, td_req_reader(r), id, &out, &e) != 0) {
+        tp_buf_free(&out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    td_reply_json(r, status, &out);
+}
+
+void td_h_retrain(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct td_train_params p;
+    struct st_hardware hw = {0};
+    struct tp_buf params = {0};
+    struct tp_err e = {0};
+    char location[40];
+    bool existing = false;
+    int64_t id = 0;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
+    if (rc == 0)
+        rc = read_retrain(r, &p, &e);
+    if (rc == 0)
+        rc = enough_data(td_req_reader(r), &hw, &e);
+    if (rc == 0) {
+        td_train_params_write(&p, &params);
+        tp_buf_putc(&params, '\0');
+        if (params.oom)
+            rc = tp_fail(&e, TP_E_NO_MEMORY, "no memory for a job");
+    }
+    if (rc == 0)
+        rc = td_jobs_submit(td_req_daemon(r)->jobs, "retrain", hw.name, hw.family, params.p, td_train_run, &id,
+                            &existing, &e);
+    tp_buf_free(&params);
+    st_hardware_clear(&hw);
+    if (rc != 0) {
+        td_reply_problem(r, &e);
+        return;
+    }
+    snprintf(location, sizeof location, "/v1/jobs/%lld", (long long)id);
+    td_reply_header(r, "Location", location);
+    reply_job(r, existing ? 200 : 202, id);
+}
+
+/* ---- list, show, cancel ---- */
+struct page {
+    struct td_jobs *js;
+    struct tp_buf out;
+    int n, limit;
+    int64_t last;
+    bool more;
+};
+
+static int put_job(void *arg, const struct st_job *j)
+{
+    struct page *p = arg;
+
+    if (p->n == p->limit) {
+        p->more = true;
+        return 1;
+    }
+    if (p->n++ > 0)
+        tp_buf_puts(&p->out, ", ");
+    td_job_row_json(p->js, j, &p->out);
+    p->last = j->id;
+    return 0;
+}
+
+static int check_filter(const char *state, const char *hardware, struct tp_err *e)
+{
+    bool known = state == NULL;
+
+    for (int i = 0; i < TD_JOB_STAGES && !known; i++)
+        known = strcmp(state, td_job_stage_name((enum td_job_stage)i)) == 0;
+    if (!known)
+        return tp_fail(e, TP_E_BAD_PARAMETER, "state must be queued, running, succeeded, failed or cancelled");
+    if (hardware != NULL && !st_id_valid(hardware))
+        return tp_fail(e, TP_E_BAD_IDENTIFIER, "hardware is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}");
+    return 0;
+}
+
+void td_h_jobs_list(struct td_request *r)
+{
+    static const char *const query[] = {"state", "hardware", "limit", "cursor", NULL};
+    struct page p = {.js = td_req_daemon(r)->jobs};
+    const char *state = td_req_query(r, "state"), *hardware = td_req_query(r, "hardware");
+    struct tp_err e = {0};
+    int64_t before;
+    char last[24];
+    int rc;
+
+    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
+        return;
+    rc = check_filter(state, hardware, &e);
+    if (rc == 0) {
+        tp_buf_puts(&p.out, "{\"items\": [");
+        rc = st_job_list(td_req_reader(r), state, hardware, before, p.limit + 1, put_job, &p, &e);
+    }
+    if (rc != 0) {
+        tp_buf_free(&p.out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    snprintf(last, sizeof last, "%lld", (long long)p.last);
+    td_page_end(&p.out, p.more ? last : NULL);
+    td_reply_json(r, 200, &p.out);
+}
+
+void td_h_job_get(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    int64_t id;
+
+    if (td_req_only_query(r, query) && td_req_param_id(r, 0, TP_E_UNKNOWN_JOB, &id))
+        reply_job(r, 200, id);
+}
+
+void td_h_job_cancel(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct tp_err e = {0};
+    bool running = false;
+    int64_t id;
+
+    if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_JOB, &id))
+        return;
+    if (td_jobs_cancel(td_req_daemon(r)->jobs, td_req_reader(r), id, &running, &e) != 0)
+        td_reply_problem(r, &e);
+    else
+        reply_job(r, running ? 202 : 200, id);
+}
+
+/* ---- events ---- */
+static void wake(void *stream)
+{
+    td_stream_wake(stream);
+}
+
+/* How long an EventSource waits before it asks again: a restart takes about as long. */
+static const char retry[] = "retry: 2000\n\n";
+
+void td_h_job_events(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct td_jobs *js = td_req_daemon(r)->jobs;
+    const char *last = td_req_header(r, "Last-Event-ID");
+    struct td_follow *f = NULL;
+    struct st_job row = {0};
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+    int64_t id, last_id;
+    int rc;
+
+    if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_JOB, &id))
+        return;
+    last_id = last != NULL && last[0] >= '0' && last[0] <= '9' ? strtoll(last, NULL, 10) : -1;
+    td_reply_header(r, "Cache-Control", "no-store");
+    if (td_follow_new(js, id, last_id, &f, &e) == 0) {
+        struct td_stream *s = td_reply_stream(r, 200, "text/event-stream", td_follow_next, f, td_follow_close);
+
+        td_follow_start(f, wake, s);
+        return;
+    }
+    /* Finished, or unknown: its end is stored before it leaves the runner. */
+    rc = st_job_get(td_req_reader(r), id, &row, &e);
+    if (rc == 0) {
+        tp_buf_puts(&out, retry);
+        td_follow_row(js, &row, &out);
+    }
+    st_job_clear(&row);
+    if (rc == 0 && out.oom)
+        rc = tp_fail(&e, TP_E_NO_MEMORY, "no memory for the reply");
+    if (rc != 0) {
+        tp_buf_free(&out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    td_reply(r, 200, "text/event-stream", &out);
+}

@@ -1,0 +1,331 @@
+/* Models: history, weights up and down, activation; families.
+ *
+ * Every GET carries a strong ETag. Weights are sent only when they are the ones that were published. */
+#include "daemon/handlers.h"
+#include "daemon/hardware.h"
+#include "daemon/hcommon.h"
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/registry.h"
+#include "daemon/snapshot.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void put_model(struct tp_buf *out, const struct st_model *m, int64_t active)
+{
+    bool ac = strcmp(m->role, "ac") == 0;
+
+    tp_buf_printf(out, "{\"id\": %lld, \"role\": \"%s\", \"%s\": \"%s\", \"active\": %s, \"state\": \"%s\", ",
+                  (long long)m->id, m->role, ac ? "hardware" : "family", m->owner, m->id == active ? "true" : "false",
+                  m->state);
+    tp_buf_printf(out, "\"features_version\": \"%s\", \"calibration\": %d, \"job\": ", m->features_version,
+                  m->calibration);
+    if (m->job > 0)
+        tp_buf_i64(out, m->job);
+    else
+        tp_buf_puts(out, "null");
+    tp_buf_printf(
+        out,
+        ", \"records\": %lld, \"tasks\": %lld, \"parents\": %s, \"metrics\": %s, \"sha256\": \"%s\", \"created\": ",
+        (long long)m->records, (long long)m->tasks, m->parents != NULL ? m->parents : "[]",
+        m->metrics != NULL ? m->metrics : "{}", m->sha256);
+    td_json_time(out, m->created * 1000);
+    tp_buf_putc(out, '}');
+}
+
+/* The id that is active where m belongs, 0 none. */
+static int active_of(struct st_reader *r, const struct st_model *m, int64_t *active, struct tp_err *e)
+{
+    struct st_hardware hw = {0};
+    int rc;
+
+    if (strcmp(m->role, "kb") == 0)
+        return st_family_kb(r, m->owner, active, e);
+    rc = td_hardware_find(r, m->owner, &hw, e);
+    if (rc == 0)
+        *active = hw.active_model;
+    st_hardware_clear(&hw);
+    return rc;
+}
+
+/* The model as JSON, with what is active. */
+static int model_json(struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
+{
+    struct st_model m = {0};
+    int64_t active = 0;
+    int rc = st_model_get(r, id, &m, e);
+
+    if (rc == 0)
+        rc = active_of(r, &m, &active, e);
+    if (rc == 0)
+        put_model(out, &m, active);
+    st_model_clear(&m);
+    return rc;
+}
+
+/* ---- lists ---- */
+struct page {
+    struct tp_buf out;
+    int n, limit;
+    int64_t active, last;
+    bool more;
+};
+
+static int list_model(void *arg, const struct st_model *m)
+{
+    struct page *p = arg;
+
+    if (p->n == p->limit) {
+        p->more = true;
+        return 1;
+    }
+    if (p->n++ > 0)
+        tp_buf_puts(&p->out, ", ");
+    put_model(&p->out, m, p->active);
+    p->last = m->id;
+    return 0;
+}
+
+static void list_models(struct td_request *r, const char *role)
+{
+    static const char *const query[] = {"limit", "cursor", NULL};
+    struct st_reader *reader = td_req_reader(r);
+    const char *owner = td_req_param(r, 0);
+    struct page p = {0};
+    struct st_model key = {0};
+    struct tp_err e = {0};
+    int64_t before;
+    char last[24];
+    int rc;
+
+    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
+        return;
+    snprintf(key.role, sizeof key.role, "%s", role);
+    snprintf(key.owner, sizeof key.owner, "%s", owner);
+    rc = active_of(reader, &key, &p.active, &e);
+    if (rc == 0) {
+        tp_buf_puts(&p.out, "{\"items\": [");
+        rc = st_model_list(reader, role, owner, before, p.limit + 1, list_model, &p, &e);
+    }
+    if (rc != 0) {
+        tp_buf_free(&p.out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    snprintf(last, sizeof last, "%lld", (long long)p.last);
+    td_page_end(&p.out, p.more ? last : NULL);
+    td_reply_tagged(r, "application/json", NULL, &p.out);
+}
+
+void td_h_models_list(struct td_request *r)
+{
+    list_models(r, "ac");
+}
+
+void td_h_family_models(struct td_request *r)
+{
+    list_models(r, "kb");
+}
+
+struct family_page {
+    struct tp_buf out;
+    int n, limit;
+    char last[ST_ID_MAX + 1];
+    bool more;
+};
+
+static int put_family(void *arg, const struct st_family *f)
+{
+    struct family_page *p = arg;
+
+    if (p->n == p->limit) {
+        p->more = true;
+        return 1;
+    }
+    tp_buf_printf(&p->out, "%s{\"family\": \"%s\", \"hardware\": %lld, \"kb_model\": ", p->n++ > 0 ? ", " : "", f->name,
+                  (long long)f->hardware);
+    if (f->kb_model > 0)
+        tp_buf_i64(&p->out, f->kb_model);
+    else
+        tp_buf_puts(&p->out, "null");
+    tp_buf_puts(&p->out, ", \"created\": ");
+    td_json_time(&p->out, f->created * 1000);
+    tp_buf_putc(&p->out, '}');
+    memcpy(p->last, f->name, sizeof p->last);
+    return 0;
+}
+
+void td_h_families(struct td_request *r)
+{
+    static const char *const query[] = {"limit", "cursor", NULL};
+    struct family_page p = {0};
+    struct tp_err e = {0};
+    const char *after;
+
+    if (!td_req_only_query(r, query) || !td_req_page(r, &p.limit, &after))
+        return;
+    tp_buf_puts(&p.out, "{\"items\": [");
+    if (st_family_list(td_req_reader(r), after, p.limit + 1, put_family, &p, &e) != 0) {
+        tp_buf_free(&p.out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    td_page_end(&p.out, p.more ? p.last : NULL);
+    td_reply_json(r, 200, &p.out);
+}
+
+/* ---- one model ---- */
+void td_h_model_get(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+    int64_t id;
+
+    if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_MODEL, &id))
+        return;
+    if (model_json(td_req_reader(r), id, &out, &e) != 0)
+        td_reply_problem(r, &e);
+    else
+        td_reply_tagged(r, "application/json", NULL, &out);
+}
+
+void td_h_model_weights(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct td_registry *g = td_req_daemon(r)->registry;
+    struct st_model m = {0};
+    struct tp_buf bytes = {0};
+    struct tp_err e = {0};
+    char path[4096], hex[65], disposition[80];
+    int64_t id;
+    int rc;
+
+    if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_MODEL, &id))
+        return;
+    rc = st_model_get(td_req_reader(r), id, &m, &e);
+    if (rc == 0) {
+        td_registry_path(g, id, path, sizeof path);
+        rc = td_weights_bytes(path, &bytes, &e);
+    }
+    if (rc == 0) {
+        td_sha256(bytes.p, bytes.n, hex);
+        if (strcmp(hex, m.sha256) != 0)
+            rc = tp_fail(&e, TP_E_IO, "the weights file of model %lld is damaged (SHA-256 differs)", (long long)id);
+    } else if (rc == -TP_E_BAD_WEIGHTS) {
+        e.code = TP_E_IO; /* the client did nothing wrong */
+    }
+    st_model_clear(&m);
+    if (rc != 0) {
+        tp_buf_free(&bytes);
+        td_reply_problem(r, &e);
+        return;
+    }
+    snprintf(disposition, sizeof disposition, "attachment; filename=\"model-%lld.safetensors\"", (long long)id);
+    td_reply_header(r, "Content-Disposition", disposition);
+    td_reply_tagged(r, "application/octet-stream", hex, &bytes);
+}
+
+/* ---- import, activation ---- */
+
+/* Where an imported model came from, as far as its file tells: what its row shows as metrics. */
+static char *origin_json(const struct tm_provenance *p)
+{
+    json_t *metrics = p->metrics[0] != '\0' ? json_loads(p->metrics, 0, NULL) : NULL, *o;
+    char *text;
+
+    o = json_pack("{s:{s:I, s:s, s:s, s:s, s:o?}}", "imported", "model", (json_int_t)p->model_id, "role", p->role,
+                  "owner", p->owner, "created", p->created, "metrics", metrics);
+    text = o != NULL ? json_dumps(o, JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(o);
+    return text;
+}
+
+void td_h_models_import(struct td_request *r)
+{
+    static const char *const query[] = {"activate", NULL};
+    struct td_daemon *d = td_req_daemon(r);
+    struct tm_model *m = NULL;
+    struct tm_provenance p = {0};
+    struct st_hardware hw = {0};
+    struct st_model row = {.role = "ac", .state = "imported"};
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+    size_t n;
+    const char *bytes = td_req_body(r, &n);
+    char location[48];
+    bool activate;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = td_query_bool(r, "activate", &activate, &e);
+    if (rc == 0)
+        rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
+    if (rc == 0)
+        rc = tm_weights_read(bytes, n, &m, &p, &e);
+    if (rc == 0)
+        rc = st_model_reserve(d->store, &row.id, &e);
+    if (rc == 0) {
+        memcpy(row.owner, hw.name, sizeof row.owner);
+        row.records = p.records;
+        row.tasks = p.tasks;
+        row.created = (int64_t)time(NULL);
+        row.metrics = origin_json(&p);
+        p.n_parents = 0; /* ids of another daemon mean nothing here */
+        rc = td_registry_publish(d->registry, m, &p, &row, hw.name, activate, &e);
+        m = NULL;
+    }
+    tm_model_free(m);
+    st_hardware_clear(&hw);
+    st_model_clear(&row);
+    if (rc != 0) {
+        td_reply_problem(r, &e);
+        return;
+    }
+    if (activate)
+        td_count(d->metrics, TD_C_SWAPS, 1);
+    td_log(TD_INFO, "model-imported", TD_I("model", p.model_id), TD_S("hardware", td_req_param(r, 0)),
+           TD_S("active", activate ? "true" : "false"), TD_S("request_id", td_req_id(r)));
+    snprintf(location, sizeof location, "/v1/models/%lld", (long long)p.model_id);
+    td_reply_header(r, "Location", location);
+    tp_buf_printf(&out, "{\"id\": %lld}", (long long)p.model_id);
+    td_reply_json(r, 201, &out);
+}
+
+void td_h_activate(struct td_request *r)
+{
+    static const char *const query[] = {NULL}, *const keys[] = {"model", NULL};
+    struct td_daemon *d = td_req_daemon(r);
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+    json_t *body = NULL;
+    int64_t id = 0;
+    bool changed = false;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = td_body_object(r, keys, &body, &e);
+    if (rc == 0)
+        rc = td_body_int(body, "model", 1, INT64_MAX, &id, &e);
+    if (rc == 0 && id == 0)
+        rc = tp_fail_at(&e, TP_E_BAD_PARAMETER, "/model", "\"model\" is missing: the id of the model to activate");
+    if (rc == 0)
+        rc = td_registry_activate(d->registry, td_req_param(r, 0), id, &changed, &e);
+    if (rc == 0)
+        rc = model_json(td_req_reader(r), id, &out, &e);
+    json_decref(body);
+    if (changed) {
+        td_count(d->metrics, TD_C_SWAPS, 1);
+        td_log(TD_INFO, "model-activated", TD_I("model", id), TD_S("hardware", td_req_param(r, 0)),
+               TD_S("request_id", td_req_id(r)));
+    }
+    if (rc != 0)
+        td_reply_problem(r, &e);
+    else
+        td_reply_json(r, 200, &out);
+}

@@ -1,0 +1,11 @@
+/* Every handler that routes.def names. */
+#ifndef TD_HANDLERS_H
+#define TD_HANDLERS_H
+
+#include "daemon/request.h"
+
+#define R(method, path, handler, role, body, where, summary) void handler(struct td_request *r);
+#include "daemon/routes.def"
+#undef R
+
+#endif

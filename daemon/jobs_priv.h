@@ -1,0 +1,55 @@
+/* What jobs.c and jobs_events.c share. */
+#ifndef TD_JOBS_PRIV_H
+#define TD_JOBS_PRIV_H
+
+#include "daemon/jobs.h"
+
+#include <pthread.h>
+
+struct td_job {
+    struct td_jobs *js;
+    struct td_job *next; /* in td_jobs.first */
+    int64_t id;
+    char lane[ST_ID_MAX + 1];
+    td_job_run run;
+    _Atomic bool cancel; /* asked to stop, by whom ever */
+    /* The rest is guarded by td_jobs.mu; row's id, kind, hardware, params do not change. */
+    int refs;
+    struct st_job row; /* as in the store, a little behind it */
+    enum td_job_stage stage;
+    char phase[16];
+    double progress, loss;
+    int epoch;
+    char *metrics;
+    uint64_t event; /* number of the last change */
+};
+
+struct td_jobs {
+    struct td_daemon *d;
+    pthread_mutex_t submit_mu; /* one submission at a time, so that equal ones meet; taken before mu */
+    pthread_mutex_t mu;        /* guards what follows and the jobs' live part; nothing is waited for under it */
+    pthread_cond_t work;       /* something to run, or stop */
+    pthread_cond_t tick;       /* something to tell followers, or stop */
+    struct td_job *first;      /* queued and running jobs in order of submission */
+    int queued, running;
+    bool stop;
+    struct td_follow *follows;
+    pthread_t *threads;
+    int n_threads;
+    pthread_t ticker;
+    bool has_ticker;
+};
+
+static inline bool td_stage_finished(enum td_job_stage s)
+{
+    return s != TD_JOB_queued && s != TD_JOB_running;
+}
+
+int64_t td_wall_ms(void); /* unix milliseconds */
+int64_t td_mono_ms(void);
+struct td_job *td_jobs_find_locked(struct td_jobs *js, int64_t id);
+void td_job_unref_locked(struct td_job *j);
+void td_job_json_locked(const struct td_job *j, struct tp_buf *out);
+void *td_ticker_main(void *jobs); /* wakes followers */
+
+#endif

@@ -1,0 +1,596 @@
+/* The model registry: one slot per (AC, hardware) and (KB, family), each with the present and the previous snapshot.
+ *
+ * Invariant: a slot's present snapshot is the one whose id the store calls active, from the end of a publication to the
+ * start of the next; publish_mu orders publications, activations and deletions, so that store and memory change in the
+ * same order. `mu` is held for pointer work only: a prediction never waits for a disk. Order of locks: publish_mu,
+ * load_mu, mu. */
+#include "daemon/registry.h"
+
+#include "daemon/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUCKETS = 256, PAGE = 256 /* rows of a list at a time */, PATH_BYTES = 4096 };
+
+struct slot {
+    struct slot *next;
+    char role[8], owner[ST_ID_MAX + 1];
+    struct td_snapshot *present, *previous; /* NULL none */
+};
+
+struct td_registry {
+    struct st_store *store;
+    struct td_hwcache *hardware;
+    char *dir;
+    pthread_mutex_t publish_mu; /* guards write_reader and the models directory; held over file, row and swap */
+    struct st_reader *write_reader;
+    pthread_mutex_t load_mu; /* guards load_reader; held while a model is loaded for ?model=<id> */
+    struct st_reader *load_reader;
+    pthread_mutex_t mu; /* guards what follows */
+    struct slot *bucket[BUCKETS];
+    struct td_snapshot *extra[TD_REGISTRY_EXTRA]; /* loaded by id, most recently used first */
+    int n_extra;
+};
+
+/* ---- slots ---- */
+static unsigned bucket_of(const char *role, const char *owner)
+{
+    uint32_t h = 2166136261U ^ (unsigned char)role[0]; /* FNV-1a */
+
+    for (; *owner != '\0'; owner++)
+        h = (h ^ (unsigned char)*owner) * 16777619U;
+    return h % BUCKETS;
+}
+
+static struct slot *slot_locked(struct td_registry *g, const char *role, const char *owner, bool make)
+{
+    unsigned b = bucket_of(role, owner);
+    struct slot *x;
+
+    for (x = g->bucket[b]; x != NULL; x = x->next)
+        if (strcmp(x->owner, owner) == 0 && strcmp(x->role, role) == 0)
+            return x;
+    if (!make)
+        return NULL;
+    x = calloc(1, sizeof *x);
+    if (x == NULL)
+        return NULL;
+    snprintf(x->role, sizeof x->role, "%s", role);
+    snprintf(x->owner, sizeof x->owner, "%s", owner);
+    x->next = g->bucket[b];
+    g->bucket[b] = x;
+    return x;
+}
+
+/* Makes s (whose reference is taken over) the present one. The slot must be there. */
+static void swap_in(struct td_registry *g, struct slot *x, struct td_snapshot *s)
+{
+    struct td_snapshot *old;
+
+    pthread_mutex_lock(&g->mu);
+    old = x->previous;
+    x->previous = x->present;
+    x->present = s;
+    pthread_mutex_unlock(&g->mu);
+    td_registry_release(old);
+}
+
+static int no_memory(struct tp_err *e)
+{
+    return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+}
+
+/* ---- start and end ---- */
+void td_registry_path(const struct td_registry *g, int64_t id, char *buf, size_t n)
+{
+    snprintf(buf, n, "%s/%" PRId64 ".safetensors", g->dir, id);
+}
+
+/* Removes files without a row: what a crash between file and row, or a deletion of hardware, left behind. Needs
+ * publish_mu (or a registry that nobody else knows yet), for a publication writes its file before its row. */
+static void sweep_locked(struct td_registry *g)
+{
+    DIR *d = opendir(g->dir);
+    struct dirent *x;
+
+    if (d == NULL)
+        return;
+    while ((x = readdir(d)) != NULL) {
+        struct st_model row = {0};
+        struct tp_err e;
+        char *end = NULL;
+        long long id;
+
+        if (x->d_name[0] < '1' || x->d_name[0] > '9')
+            continue;
+        id = strtoll(x->d_name, &end, 10);
+        if (strncmp(end, ".safetensors", 12) != 0)
+            continue;
+        if (strcmp(end, ".safetensors") == 0) {
+            int rc = st_model_get(g->write_reader, id, &row, &e);
+
+            st_model_clear(&row);
+            if (rc != -TP_E_UNKNOWN_MODEL)
+                continue; /* known, or the store does not answer: keep it */
+        }
+        unlinkat(dirfd(d), x->d_name, 0);
+    }
+    closedir(d);
+}
+
+/* One page of the hardware list: loading happens between pages, for a callback may not use the reader that calls it. */
+struct page {
+    int n;
+    struct item {
+        char name[ST_ID_MAX + 1], family[ST_ID_MAX + 1];
+        int64_t active;
+    } item[PAGE];
+};
+
+static int collect(void *arg, const struct st_hardware *h)
+{
+    struct page *p = arg;
+    struct item *x;
+
+    if (p->n == PAGE)
+        return 1;
+    x = &p->item[p->n++];
+    memcpy(x->name, h->name, sizeof x->name);
+    memcpy(x->family, h->family, sizeof x->family);
+    x->active = h->active_model;
+    return 0;
+}
+
+struct on_error {
+    void (*fn)(void *, int64_t, const struct tp_err *);
+    void *arg;
+};
+
+/* A model that cannot be used leaves its slot empty; only running out of memory stops the start. */
+static int load_slot(struct td_registry *g, const char *role, const char *owner, int64_t id, const struct on_error *bad,
+                     struct tp_err *e)
+{
+    struct st_model row = {0};
+    struct td_snapshot *s = NULL;
+    struct slot *x;
+    struct tp_err why = {0};
+    char path[PATH_BYTES];
+    int rc;
+
+    if (id == 0 || slot_locked(g, role, owner, false) != NULL)
+        return 0;
+    rc = st_model_get(g->write_reader, id, &row, &why);
+    if (rc == 0) {
+        td_registry_path(g, id, path, sizeof path);
+        rc = td_snapshot_load(path, &row, &s, &why);
+    }
+    st_model_clear(&row);
+    if (rc == 0) {
+        x = slot_locked(g, role, owner, true);
+        if (x == NULL) {
+            td_registry_release(s);
+            return no_memory(e);
+        }
+        x->present = s;
+        return 0;
+    }
+    if (rc == -TP_E_NO_MEMORY)
+        return no_memory(e);
+    if (bad->fn != NULL)
+        bad->fn(bad->arg, id, &why);
+    return 0;
+}
+
+static int load_all(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
+{
+    struct page *p = calloc(1, sizeof *p);
+    char after[ST_ID_MAX + 1] = "";
+    int rc = 0;
+
+    if (p == NULL)
+        return no_memory(e);
+    do {
+        p->n = 0;
+        rc = st_hardware_list(g->write_reader, after, PAGE, collect, p, e);
+        for (int i = 0; i < p->n && rc == 0; i++) {
+            const struct item *x = &p->item[i];
+            int64_t kb = 0;
+
+            rc = load_slot(g, "ac", x->name, x->active, bad, e);
+            if (rc == 0)
+                rc = st_family_kb(g->write_reader, x->family, &kb, e);
+            if (rc == 0)
+                rc = load_slot(g, "kb", x->family, kb, bad, e);
+        }
+        if (p->n > 0)
+            memcpy(after, p->item[p->n - 1].name, sizeof after);
+    } while (rc == 0 && p->n == PAGE);
+    free(p);
+    return rc;
+}
+
+int td_registry_new(const char *models_dir, struct st_store *s,
+                    void (*on_error)(void *, int64_t id, const struct tp_err *), void *arg, struct td_registry **out,
+                    struct tp_err *e)
+{
+    struct td_registry *g = NULL;
+    struct on_error bad = {on_error, arg};
+    int rc;
+
+    if (strlen(models_dir) > PATH_BYTES - 64)
+        return tp_fail(e, TP_E_CONFIG, "the name of the state directory is too long");
+    if (mkdir(models_dir, 0700) != 0 && errno != EEXIST)
+        return tp_fail(e, TP_E_IO, "cannot make the directory of the models: %s", strerror(errno));
+    g = calloc(1, sizeof *g);
+    if (g == NULL)
+        return no_memory(e);
+    pthread_mutex_init(&g->publish_mu, NULL);
+    pthread_mutex_init(&g->load_mu, NULL);
+    pthread_mutex_init(&g->mu, NULL);
+    g->store = s;
+    g->dir = strdup(models_dir);
+    rc = g->dir != NULL ? 0 : no_memory(e);
+    if (rc == 0)
+        rc = td_hwcache_new(s, &g->hardware, e);
+    if (rc == 0)
+        rc = st_reader_new(s, &g->write_reader, e);
+    if (rc == 0)
+        rc = st_reader_new(s, &g->load_reader, e);
+    if (rc == 0)
+        rc = load_all(g, &bad, e);
+    if (rc != 0) {
+        td_registry_free(g);
+        return rc;
+    }
+    sweep_locked(g);
+    *out = g;
+    return 0;
+}
+
+void td_registry_free(struct td_registry *g)
+{
+    if (g == NULL)
+        return;
+    for (int b = 0; b < BUCKETS; b++) {
+        while (g->bucket[b] != NULL) {
+            struct slot *x = g->bucket[b];
+
+            g->bucket[b] = x->next;
+            td_registry_release(x->present);
+            td_registry_release(x->previous);
+            free(x);
+        }
+    }
+    for (int i = 0; i < g->n_extra; i++)
+        td_registry_release(g->extra[i]);
+    st_reader_free(g->load_reader);
+    st_reader_free(g->write_reader);
+    td_hwcache_free(g->hardware);
+    free(g->dir);
+    pthread_mutex_destroy(&g->mu);
+    pthread_mutex_destroy(&g->load_mu);
+    pthread_mutex_destroy(&g->publish_mu);
+    free(g);
+}
+
+int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *out, struct tp_err *e)
+{
+    return td_hwcache_get(g->hardware, name, out, e);
+}
+
+void td_registry_hardware_changed(struct td_registry *g, const char *name)
+{
+    td_hwcache_drop(g->hardware, name);
+}
+
+int td_registry_count(struct td_registry *g)
+{
+    int n;
+
+    pthread_mutex_lock(&g->mu);
+    n = g->n_extra;
+    for (int b = 0; b < BUCKETS; b++)
+        for (const struct slot *x = g->bucket[b]; x != NULL; x = x->next)
+            n += (x->present != NULL) + (x->previous != NULL);
+    pthread_mutex_unlock(&g->mu);
+    return n;
+}
+
+/* ---- acquire ---- */
+static bool owned_by(const char *role, const char *owner, const char *hardware, const char *family)
+{
+    return strcmp(owner, strcmp(role, "ac") == 0 ? hardware : family) == 0;
+}
+
+static struct td_snapshot *present_locked(struct td_registry *g, const char *role, const char *owner)
+{
+    const struct slot *x = slot_locked(g, role, owner, false);
+
+    return x != NULL && x->present != NULL ? td_snapshot_ref(x->present) : NULL;
+}
+
+/* In memory under this id, wherever it is. */
+static struct td_snapshot *by_id_locked(struct td_registry *g, const char *hardware, const char *family, int64_t id)
+{
+    const struct slot *slot[2] = {slot_locked(g, "ac", hardware, false), slot_locked(g, "kb", family, false)};
+
+    for (int i = 0; i < 2; i++) {
+        if (slot[i] == NULL)
+            continue;
+        if (slot[i]->present != NULL && slot[i]->present->id == id)
+            return td_snapshot_ref(slot[i]->present);
+        if (slot[i]->previous != NULL && slot[i]->previous->id == id)
+            return td_snapshot_ref(slot[i]->previous);
+    }
+    for (int i = 0; i < g->n_extra; i++) {
+        struct td_snapshot *s = g->extra[i];
+
+        if (s->id != id || !owned_by(s->role, s->owner, hardware, family))
+            continue;
+        memmove(&g->extra[1], &g->extra[0], (size_t)i * sizeof g->extra[0]);
+        g->extra[0] = s;
+        return td_snapshot_ref(s);
+    }
+    return NULL;
+}
+
+static int unknown_model(int64_t id, const char *hardware, const char *family, struct tp_err *e)
+{
+    return tp_fail(e, TP_E_UNKNOWN_MODEL,
+                   "model %" PRId64 " is neither a model of hardware \"%s\" nor a knowledge base of family \"%s\"", id,
+                   hardware, family);
+}
+
+static int load_by_id(struct td_registry *g, const char *hardware, const char *family, int64_t id,
+                      struct td_snapshot **out, struct tp_err *e)
+{
+    struct st_model row = {0};
+    struct td_snapshot *s = NULL, *old = NULL;
+    char path[PATH_BYTES];
+    int rc;
+
+    pthread_mutex_lock(&g->load_mu);
+    pthread_mutex_lock(&g->mu);
+    s = by_id_locked(g, hardware, family, id); /* somebody else may have loaded it while we waited */
+    pthread_mutex_unlock(&g->mu);
+    if (s != NULL) {
+        pthread_mutex_unlock(&g->load_mu);
+        *out = s;
+        return 0;
+    }
+    rc = st_model_get(g->load_reader, id, &row, e);
+    if (rc == -TP_E_UNKNOWN_MODEL || (rc == 0 && !owned_by(row.role, row.owner, hardware, family)))
+        rc = unknown_model(id, hardware, family, e);
+    if (rc == 0) {
+        td_registry_path(g, id, path, sizeof path);
+        rc = td_snapshot_load(path, &row, &s, e);
+    }
+    if (rc == 0) {
+        pthread_mutex_lock(&g->mu);
+        if (g->n_extra == TD_REGISTRY_EXTRA)
+            old = g->extra[--g->n_extra];
+        memmove(&g->extra[1], &g->extra[0], (size_t)g->n_extra * sizeof g->extra[0]);
+        g->extra[0] = td_snapshot_ref(s);
+        g->n_extra++;
+        pthread_mutex_unlock(&g->mu);
+        *out = s;
+    }
+    pthread_mutex_unlock(&g->load_mu);
+    st_model_clear(&row);
+    td_registry_release(old);
+    return rc;
+}
+
+int td_registry_acquire(struct td_registry *g, const char *hardware, const char *family, const char *which,
+                        struct td_snapshot **out, struct tp_err *e)
+{
+    bool active = strcmp(which, "active") == 0, ac = strcmp(which, "ac") == 0, kb = strcmp(which, "kb") == 0;
+    struct td_snapshot *s = NULL;
+    long long id = 0;
+
+    if (!active && !ac && !kb) {
+        char *end = NULL;
+
+        errno = 0;
+        if (which[0] >= '1' && which[0] <= '9')
+            id = strtoll(which, &end, 10);
+        if (id == 0 || errno != 0 || *end != '\0')
+            return tp_fail(e, TP_E_BAD_PARAMETER, "model must be active, ac, kb or the id of a model");
+    }
+    pthread_mutex_lock(&g->mu);
+    if (id != 0)
+        s = by_id_locked(g, hardware, family, id);
+    if (active || ac)
+        s = present_locked(g, "ac", hardware);
+    if (s == NULL && (active || kb))
+        s = present_locked(g, "kb", family);
+    pthread_mutex_unlock(&g->mu);
+    if (s == NULL && id != 0)
+        return load_by_id(g, hardware, family, id, out, e);
+    if (s == NULL)
+        return tp_fail(
+            e, TP_E_NO_MODEL,
+            "hardware \"%s\" has no %s: POST at least 32 measurements to /v1/hardware/%.63s/measurements, then POST "
+            "/v1/hardware/%.63s/retrain",
+            hardware,
+            active ? "model"
+            : ac   ? "model of its own"
+                   : "knowledge base",
+            hardware, hardware);
+    *out = s;
+    return 0;
+}
+
+/* ---- publication ---- */
+/* The file at path, read back, must predict what `made` predicts; *out is what was read. */
+static int prove(const char *path, const struct td_snapshot *made, const struct st_model *row, struct td_snapshot **out,
+                 struct tp_err *e)
+{
+    struct td_snapshot *read = NULL;
+    int rc;
+
+    rc = td_snapshot_load(path, row, &read, e);
+    if (rc == 0)
+        rc = td_snapshot_same(made, read, e);
+    if (rc != 0) {
+        td_registry_release(read);
+        return rc;
+    }
+    *out = read;
+    return 0;
+}
+
+static int file_sha256(const char *path, char hex[65], struct tp_err *e)
+{
+    struct tp_buf bytes = {0};
+    int rc = td_weights_bytes(path, &bytes, e);
+
+    if (rc == 0)
+        td_sha256(bytes.p, bytes.n, hex);
+    tp_buf_free(&bytes);
+    return rc;
+}
+
+int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                        const char *hardware, bool activate, struct tp_err *e)
+{
+    struct td_snapshot *made = NULL, *read = NULL;
+    struct st_hardware there = {0};
+    struct slot *slot = NULL;
+    char path[PATH_BYTES];
+    bool wrote = false;
+    int rc;
+
+    td_registry_path(g, row->id, path, sizeof path);
+    p->model_id = row->id;
+    memcpy(p->role, row->role, sizeof p->role);
+    memcpy(p->owner, row->owner, sizeof p->owner);
+    snprintf(row->features_version, sizeof row->features_version, "%s", tclfeat_version(m->features));
+    row->sha256[0] = '\0';
+    rc = td_snapshot_new(m, p, row, 0, &made, e);
+    if (rc != 0)
+        return rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    if (hardware != NULL)
+        rc = st_hardware_get(g->write_reader, hardware, &there, e);
+    st_hardware_clear(&there);
+    if (rc == 0) {
+        rc = tm_weights_save(path, made->model, p, e);
+        wrote = true;
+    }
+    if (rc == 0)
+        rc = file_sha256(path, row->sha256, e);
+    if (rc == 0)
+        rc = prove(path, made, row, &read, e);
+    if (rc == 0 && activate) {
+        pthread_mutex_lock(&g->mu);
+        slot = slot_locked(g, row->role, row->owner, true); /* before the commit, after which nothing may fail */
+        pthread_mutex_unlock(&g->mu);
+        rc = slot != NULL ? 0 : no_memory(e);
+    }
+    if (rc == 0)
+        rc = st_model_insert(g->store, row, activate, e);
+    if (rc == 0 && activate) {
+        swap_in(g, slot, read);
+        read = NULL;
+    }
+    if (rc != 0 && wrote)
+        unlink(path);
+    pthread_mutex_unlock(&g->publish_mu);
+    td_registry_release(read);
+    td_registry_release(made);
+    return rc;
+}
+
+int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e)
+{
+    struct st_model row = {0};
+    struct st_hardware hw = {0};
+    struct td_snapshot *s = NULL;
+    struct slot *slot = NULL;
+    char path[PATH_BYTES];
+    bool same;
+    int rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    rc = st_hardware_get(g->write_reader, hardware, &hw, e);
+    if (rc == 0)
+        rc = st_model_get(g->write_reader, id, &row, e);
+    if (rc == 0 && (strcmp(row.role, "ac") != 0 || strcmp(row.owner, hardware) != 0))
+        rc = tp_fail(e, TP_E_CONFLICT,
+                     "model %" PRId64 " belongs to %s \"%s\"; only models of hardware \"%s\" can be its active one", id,
+                     strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, hardware);
+    if (rc != 0)
+        goto out;
+    pthread_mutex_lock(&g->mu);
+    slot = slot_locked(g, "ac", hardware, true);
+    s = by_id_locked(g, hardware, hw.family, id);
+    same = slot != NULL && s != NULL && slot->present == s && hw.active_model == id;
+    pthread_mutex_unlock(&g->mu);
+    if (slot == NULL) {
+        rc = no_memory(e);
+        goto out;
+    }
+    if (s == NULL) {
+        td_registry_path(g, id, path, sizeof path);
+        rc = td_snapshot_load(path, &row, &s, e);
+    }
+    if (rc == 0 && !same)
+        rc = st_model_activate(g->store, hardware, id, e);
+    if (rc == 0 && !same) {
+        swap_in(g, slot, s);
+        s = NULL;
+    }
+    if (rc == 0 && changed != NULL)
+        *changed = !same;
+out:
+    pthread_mutex_unlock(&g->publish_mu);
+    td_registry_release(s);
+    st_model_clear(&row);
+    st_hardware_clear(&hw);
+    return rc;
+}
+
+void td_registry_forget(struct td_registry *g, const char *hardware)
+{
+    struct td_snapshot *gone[TD_REGISTRY_EXTRA + 2] = {NULL};
+    struct slot **link, *x = NULL;
+    int n = 0, kept = 0;
+
+    td_hwcache_drop(g->hardware, hardware);
+    pthread_mutex_lock(&g->publish_mu);
+    pthread_mutex_lock(&g->mu);
+    for (link = &g->bucket[bucket_of("ac", hardware)]; *link != NULL; link = &(*link)->next) {
+        if (strcmp((*link)->owner, hardware) == 0 && strcmp((*link)->role, "ac") == 0) {
+            x = *link;
+            *link = x->next;
+            gone[n++] = x->present;
+            gone[n++] = x->previous;
+            break;
+        }
+    }
+    for (int i = 0; i < g->n_extra; i++) {
+        struct td_snapshot *s = g->extra[i];
+
+        if (strcmp(s->role, "ac") == 0 && strcmp(s->owner, hardware) == 0)
+            gone[n++] = s;
+        else
+            g->extra[kept++] = s;
+    }
+    g->n_extra = kept;
+    pthread_mutex_unlock(&g->mu);
+    sweep_locked(g);
+    pthread_mutex_unlock(&g->publish_mu);
+    free(x);
+    while (n > 0)
+        td_registry_release(gone[--n]);
+}

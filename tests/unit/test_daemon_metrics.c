@@ -1,0 +1,175 @@
+/* The exposition: every metric of the table, one head per family, histograms that add up. */
+#include "daemon/metrics.h"
+
+#include <check.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct td_metrics *m;
+static struct tp_buf out;
+
+static void setup(void)
+{
+    m = td_metrics_new();
+    ck_assert_ptr_nonnull(m);
+}
+
+static void teardown(void)
+{
+    td_metrics_free(m);
+    tp_buf_free(&out);
+}
+
+static const char *scrape(void)
+{
+    tp_buf_free(&out);
+    td_metrics_write(m, &out);
+    tp_buf_putc(&out, '\0');
+    ck_assert(!out.oom);
+    return out.p;
+}
+
+static void has_line(const char *line)
+{
+    char whole[256];
+    snprintf(whole, sizeof whole, "\n%s\n", line);
+    ck_assert_msg(strstr(scrape(), whole) != NULL, "no line: %s", line);
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        n++;
+    return n;
+}
+
+START_TEST(every_family_has_one_head_with_its_help)
+{
+    const char *text = scrape();
+    const char *const names[] = {
+#define C(id, name, labels, help) name,
+#define G(id, name, help)         name,
+#define H(id, name, help)         name,
+#include "daemon/metrics.def"
+#undef C
+#undef G
+#undef H
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "# HELP %s ", names[i]);
+        ck_assert_msg(count_of(text, line) == 1, "%s: %d heads", names[i], count_of(text, line));
+        snprintf(line, sizeof line, "# TYPE %s ", names[i]);
+        ck_assert_int_eq(count_of(text, line), 1);
+        ck_assert_msg(strncmp(names[i], "tcld_", 5) == 0, "%s", names[i]);
+    }
+    ck_assert_int_eq(count_of(text, " .\n"), 0); /* no head without a help */
+}
+END_TEST
+
+START_TEST(counters_end_in_total_and_others_do_not)
+{
+#define C(id, name, labels, help) ck_assert_str_eq(name + strlen(name) - 6, "_total");
+#define G(id, name, help)         ck_assert_str_ne(name + strlen(name) - 6, "_total");
+#define H(id, name, help)         ck_assert_str_eq(name + strlen(name) - 8, "_seconds");
+#include "daemon/metrics.def"
+#undef C
+#undef G
+#undef H
+}
+END_TEST
+
+START_TEST(counters_add_and_gauges_are_set)
+{
+    td_count(m, TD_C_REQ_4XX, 2);
+    td_count(m, TD_C_REQ_4XX, 3);
+    td_gauge(m, TD_G_CONNECTIONS, 17);
+    td_gauge(m, TD_G_CONNECTIONS, 12);
+    has_line("tcld_http_requests_total{code=\"4xx\"} 5");
+    has_line("tcld_http_connections 12");
+    has_line("tcld_model_swaps_total 0");
+}
+END_TEST
+
+START_TEST(histogram_buckets_are_cumulative_and_bounds_belong_to_their_bucket)
+{
+    td_observe(m, TD_H_PREDICT, 0.001);
+    td_observe(m, TD_H_PREDICT, 0.0011);
+    td_observe(m, TD_H_PREDICT, 0.3);
+    td_observe(m, TD_H_PREDICT, 1000);
+    has_line("tcld_predict_duration_seconds_bucket{le=\"0.0005\"} 0");
+    has_line("tcld_predict_duration_seconds_bucket{le=\"0.001\"} 1");
+    has_line("tcld_predict_duration_seconds_bucket{le=\"0.0025\"} 2");
+    has_line("tcld_predict_duration_seconds_bucket{le=\"0.5\"} 3");
+    has_line("tcld_predict_duration_seconds_bucket{le=\"30\"} 3");
+    has_line("tcld_predict_duration_seconds_bucket{le=\"+Inf\"} 4");
+    has_line("tcld_predict_duration_seconds_count 4");
+    has_line("tcld_predict_duration_seconds_sum 1000.3021");
+}
+END_TEST
+
+START_TEST(an_impossible_duration_counts_as_none)
+{
+    td_observe(m, TD_H_PREDICT, NAN);
+    td_observe(m, TD_H_PREDICT, -1);
+    has_line("tcld_predict_duration_seconds_bucket{le=\"0.0001\"} 2");
+    has_line("tcld_predict_duration_seconds_sum 0");
+}
+END_TEST
+
+START_TEST(resident_memory_is_measured_at_the_scrape)
+{
+    double bytes = 0;
+    ck_assert_int_eq(
+        sscanf(strstr(scrape(), "\ntcld_resident_memory_bytes ") + 1, "tcld_resident_memory_bytes %lf", &bytes), 1);
+    ck_assert(bytes > 100000);
+}
+END_TEST
+
+static void *count_many(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 20000; i++) {
+        td_count(m, TD_C_PREDICTED, 1);
+        td_observe(m, TD_H_REQUEST, 0.01);
+    }
+    return NULL;
+}
+
+START_TEST(updates_of_many_threads_are_all_counted)
+{
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, count_many, NULL);
+    scrape();
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    has_line("tcld_predicted_programs_total{verdict=\"scored\"} 80000");
+    has_line("tcld_http_request_duration_seconds_count 80000");
+    has_line("tcld_http_request_duration_seconds_sum 800");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon_metrics");
+    TCase *c = tcase_create("all");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, every_family_has_one_head_with_its_help);
+    tcase_add_test(c, counters_end_in_total_and_others_do_not);
+    tcase_add_test(c, counters_add_and_gauges_are_set);
+    tcase_add_test(c, histogram_buckets_are_cumulative_and_bounds_belong_to_their_bucket);
+    tcase_add_test(c, an_impossible_duration_counts_as_none);
+    tcase_add_test(c, resident_memory_is_measured_at_the_scrape);
+    tcase_add_test(c, updates_of_many_threads_are_all_counted);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}

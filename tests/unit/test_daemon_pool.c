@@ -1,0 +1,180 @@
+/* The pool: order, limit, per-thread state, and that nothing accepted is lost. Tasks wait for each other by semaphores,
+ * never by time. */
+#include "daemon/pool.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static struct tp_err e;
+static int order[1000];
+static _Atomic int n_done;
+static sem_t gate, entered;
+
+static void note(void *task, void *worker)
+{
+    (void)worker;
+    order[atomic_fetch_add(&n_done, 1)] = *(int *)task;
+}
+
+static void block(void *task, void *worker)
+{
+    (void)task, (void)worker;
+    sem_post(&entered);
+    sem_wait(&gate);
+}
+
+static void setup(void)
+{
+    atomic_store(&n_done, 0);
+    sem_init(&gate, 0, 0);
+    sem_init(&entered, 0, 0);
+}
+
+START_TEST(one_thread_runs_tasks_in_order_of_arrival)
+{
+    struct td_pool *p = td_pool_new("t", 1, 1000, NULL, NULL, NULL);
+    static int v[1000];
+    for (int i = 0; i < 1000; i++) {
+        v[i] = i;
+        ck_assert_int_eq(td_pool_submit(p, note, &v[i], &e), 0);
+    }
+    td_pool_free(p);
+    ck_assert_int_eq(n_done, 1000);
+    for (int i = 0; i < 1000; i++)
+        ck_assert_int_eq(order[i], i);
+}
+END_TEST
+
+START_TEST(a_full_queue_refuses_and_says_so)
+{
+    struct td_pool *p = td_pool_new("t", 1, 2, NULL, NULL, NULL);
+    int v = 1;
+    ck_assert_int_eq(td_pool_submit(p, block, NULL, &e), 0);
+    sem_wait(&entered); /* it runs, so the queue is empty */
+    ck_assert_int_eq(td_pool_submit(p, note, &v, &e), 0);
+    ck_assert_int_eq(td_pool_submit(p, note, &v, &e), 0);
+    ck_assert_uint_eq(td_pool_queued(p), 2);
+    ck_assert_int_eq(td_pool_submit(p, note, &v, &e), -TP_E_OVERLOADED);
+    td_pool_limit(p, 3);
+    ck_assert_int_eq(td_pool_submit(p, note, &v, &e), 0);
+    td_pool_limit(p, 1);
+    ck_assert_int_eq(td_pool_submit(p, note, &v, &e), -TP_E_OVERLOADED);
+    sem_post(&gate);
+    td_pool_free(p);
+    ck_assert_int_eq(n_done, 3); /* what waited when the limit fell was run */
+}
+END_TEST
+
+START_TEST(freeing_runs_what_is_queued)
+{
+    struct td_pool *p = td_pool_new("t", 2, 100, NULL, NULL, NULL);
+    int v = 1;
+    ck_assert_int_eq(td_pool_submit(p, block, NULL, &e), 0);
+    ck_assert_int_eq(td_pool_submit(p, block, NULL, &e), 0);
+    for (int i = 0; i < 50; i++)
+        ck_assert_int_eq(td_pool_submit(p, note, &v, &e), 0);
+    ck_assert_uint_eq(td_pool_done(p), 0);
+    sem_post(&gate);
+    sem_post(&gate);
+    td_pool_free(p);
+    ck_assert_int_eq(n_done, 50);
+}
+END_TEST
+
+static _Atomic int made, freed;
+static void *worker_new(void *arg)
+{
+    ck_assert_ptr_eq(arg, &made);
+    if (made == 3)
+        return NULL;
+    int *w = malloc(sizeof *w);
+    *w = atomic_fetch_add(&made, 1);
+    return w;
+}
+static void worker_free(void *w)
+{
+    atomic_fetch_add(&freed, 1);
+    free(w);
+}
+static void see_worker(void *task, void *worker)
+{
+    ck_assert_ptr_nonnull(worker);
+    atomic_fetch_add((_Atomic int *)task, 1);
+}
+
+START_TEST(every_thread_has_its_own_state)
+{
+    static _Atomic int seen;
+    made = freed = 0;
+    struct td_pool *p = td_pool_new("t", 2, 100, worker_new, worker_free, &made);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_int_eq(made, 2);
+    for (int i = 0; i < 20; i++)
+        ck_assert_int_eq(td_pool_submit(p, see_worker, &seen, &e), 0);
+    td_pool_free(p);
+    ck_assert_int_eq(seen, 20);
+    ck_assert_int_eq(freed, 2);
+}
+END_TEST
+
+START_TEST(a_pool_whose_state_cannot_be_made_is_not_made)
+{
+    made = freed = 0;
+    ck_assert_ptr_null(td_pool_new("t", 5, 100, worker_new, worker_free, &made));
+    ck_assert_int_eq(freed, 3);
+    td_pool_free(NULL);
+}
+END_TEST
+
+static _Atomic int sum;
+static void add(void *task, void *worker)
+{
+    (void)worker;
+    atomic_fetch_add(&sum, *(int *)task);
+}
+static void *submit_many(void *arg)
+{
+    static int one = 1;
+    for (int i = 0; i < 2000; i++)
+        while (td_pool_submit(arg, add, &one, NULL) != 0)
+            sched_yield();
+    return NULL;
+}
+
+START_TEST(many_submitters_lose_nothing)
+{
+    struct td_pool *p = td_pool_new("t", 3, 70, NULL, NULL, NULL);
+    pthread_t t[4];
+    sum = 0;
+    for (int i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, submit_many, p);
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    td_pool_free(p);
+    ck_assert_int_eq(sum, 8000);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon_pool");
+    TCase *c = tcase_create("all");
+    tcase_set_timeout(c, 30);
+    tcase_add_checked_fixture(c, setup, NULL);
+    tcase_add_test(c, one_thread_runs_tasks_in_order_of_arrival);
+    tcase_add_test(c, a_full_queue_refuses_and_says_so);
+    tcase_add_test(c, freeing_runs_what_is_queued);
+    tcase_add_test(c, every_thread_has_its_own_state);
+    tcase_add_test(c, a_pool_whose_state_cannot_be_made_is_not_made);
+    tcase_add_test(c, many_submitters_lose_nothing);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}

@@ -1,0 +1,111 @@
+/* Migrations, with steps made for the test behind or instead of the real ones. */
+#include "tests/unit/store_fixture.h"
+
+static const struct st_migration chain[] = {
+    {1, "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL); INSERT INTO meta VALUES ('a', 1)"},
+    {2, "ALTER TABLE meta ADD COLUMN note TEXT; UPDATE meta SET note = 'two'"},
+    {3, "INSERT INTO meta VALUES ('b', 2, 'three')"},
+};
+
+static struct st_db db;
+
+static int64_t ask(const char *sql)
+{
+    int64_t v = 0;
+    struct tp_err e;
+    ck_assert_msg(st_db_pragma(&db, sql, &v, &e) == 0, "%s: %s", sql, e.detail);
+    return v;
+}
+
+static void setup(void)
+{
+    struct tp_err e;
+    ck_assert_int_eq(st_db_open(&db, ":memory:", true, &e), 0);
+}
+
+static void teardown(void)
+{
+    st_db_close(&db);
+}
+
+START_TEST(an_older_database_gets_only_the_steps_it_lacks)
+{
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, chain, 1, &e), 0);
+    ck_assert_int_eq(ask("PRAGMA user_version"), 1);
+    ck_assert_int_eq(st_db_exec(&db, "UPDATE meta SET value = 7", &e), 0);
+    ck_assert_int_eq(st_migrate(&db, chain, 3, &e), 0);
+    ck_assert_int_eq(ask("PRAGMA user_version"), 3);
+    ck_assert_int_eq(ask("SELECT value FROM meta WHERE key = 'a' AND note = 'two'"), 7);
+    ck_assert_int_eq(ask("SELECT count(*) FROM meta"), 2);
+}
+END_TEST
+
+START_TEST(a_database_marked_ours_but_without_a_schema_is_version_0)
+{
+    struct tp_err e;
+    ck_assert_int_eq(
+        st_db_exec(&db, "PRAGMA application_id = 1952672868; CREATE TABLE old (x); INSERT INTO old VALUES (5)", &e), 0);
+    ck_assert_int_eq(st_migrate(&db, st_migrations, st_migrations_n, &e), 0);
+    ck_assert_int_eq(ask("PRAGMA user_version"), ST_SCHEMA_VERSION);
+    ck_assert_int_eq(ask("SELECT x FROM old"), 5);
+}
+END_TEST
+
+START_TEST(up_to_date_means_no_write)
+{
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, chain, 3, &e), 0);
+    int before = sqlite3_total_changes(db.h);
+    int64_t schema = ask("PRAGMA schema_version");
+    ck_assert_int_eq(st_migrate(&db, chain, 3, &e), 0);
+    ck_assert_int_eq(sqlite3_total_changes(db.h), before);
+    ck_assert_int_eq(ask("PRAGMA schema_version"), schema);
+}
+END_TEST
+
+START_TEST(a_step_that_fails_leaves_the_last_good_version)
+{
+    static const struct st_migration bad[] = {
+        {1, "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL)"},
+        {2, "INSERT INTO meta VALUES ('a', 1); INSERT INTO nowhere VALUES (1)"},
+        {3, "INSERT INTO meta VALUES ('b', 1)"},
+    };
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, bad, 3, &e), -TP_E_INTERNAL);
+    ck_assert_int_eq(ask("PRAGMA user_version"), 1);
+    ck_assert_int_eq(ask("SELECT count(*) FROM meta"), 0);
+    ck_assert_int_ne(sqlite3_get_autocommit(db.h), 0);
+}
+END_TEST
+
+START_TEST(a_newer_version_is_named)
+{
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, chain, 3, &e), 0);
+    ck_assert_int_eq(st_migrate(&db, chain, 2, &e), -TP_E_NEWER_SCHEMA);
+    ck_assert_str_eq(e.detail, "the database has schema 3, this tcld knows up to 2");
+}
+END_TEST
+
+START_TEST(versions_count_up_from_one)
+{
+    for (int i = 0; i < st_migrations_n; i++)
+        ck_assert_int_eq(st_migrations[i].version, i + 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("store migrate");
+    TCase *t = tcase_create("migrate");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, an_older_database_gets_only_the_steps_it_lacks);
+    tcase_add_test(t, a_database_marked_ours_but_without_a_schema_is_version_0);
+    tcase_add_test(t, up_to_date_means_no_write);
+    tcase_add_test(t, a_step_that_fails_leaves_the_last_good_version);
+    tcase_add_test(t, a_newer_version_is_named);
+    tcase_add_test(t, versions_count_up_from_one);
+    suite_add_tcase(s, t);
+    return sf_main(s);
+}
