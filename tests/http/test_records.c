@@ -237,6 +237,8 @@ START_TEST(curl_data_binary_just_works)
     struct bb_text lines = bb_records(0, 10);
     struct tc_request q = {.body = lines.p, .n = lines.n, .content_type = "application/x-www-form-urlencoded"};
     ck_assert_str_eq(stored_by("curl", &q, 10), lines.p);
+    q.content_type = NULL;
+    ck_assert_str_eq(stored_by("untyped", &q, 10), lines.p);
 }
 END_TEST
 
