@@ -4,6 +4,7 @@
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
+#include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/registry.h"
 #include "daemon/snapshot.h"
@@ -287,6 +288,8 @@ void td_h_models_import(struct td_request *r)
     }
     if (activate)
         td_count(d->metrics, TD_C_SWAPS, 1);
+    td_log(TD_INFO, "model-imported", TD_I("model", p.model_id), TD_S("hardware", td_req_param(r, 0)),
+           TD_S("active", activate ? "true" : "false"), TD_S("request_id", td_req_id(r)));
     snprintf(location, sizeof location, "/v1/models/%lld", (long long)p.model_id);
     td_reply_header(r, "Location", location);
     tp_buf_printf(&out, "{\"id\": %lld}", (long long)p.model_id);
@@ -316,8 +319,11 @@ void td_h_activate(struct td_request *r)
     if (rc == 0)
         rc = model_json(td_req_reader(r), id, &out, &e);
     json_decref(body);
-    if (changed)
+    if (changed) {
         td_count(d->metrics, TD_C_SWAPS, 1);
+        td_log(TD_INFO, "model-activated", TD_I("model", id), TD_S("hardware", td_req_param(r, 0)),
+               TD_S("request_id", td_req_id(r)));
+    }
     if (rc != 0)
         td_reply_problem(r, &e);
     else

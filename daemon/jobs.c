@@ -210,7 +210,7 @@ static void store_end(struct td_jobs *js, const struct st_job *row)
             i = STORE_TRIES;
         pthread_mutex_unlock(&js->mu);
     }
-    td_log(TD_ERROR, "job_not_stored", TD_I("job", row->id), TD_S("error", tp_code_slug(rc)), TD_S("detail", e.detail));
+    td_log(TD_ERROR, "job-not-stored", TD_I("job", row->id), TD_S("error", tp_code_slug(rc)), TD_S("detail", e.detail));
 }
 
 /* ---- threads ---- */
@@ -240,7 +240,7 @@ static void run_one(struct td_jobs *js, struct td_job *j)
 
     row = j->row; /* shares strings; nobody else changes them */
     rc = st_job_update(js->d->store, &row, &e);
-    td_log(TD_INFO, "job_started", TD_I("job", j->id), TD_S("kind", row.kind), TD_S("hardware", row.hardware));
+    td_log(TD_INFO, "job-started", TD_I("job", j->id), TD_S("kind", row.kind), TD_S("hardware", row.hardware));
     if (rc == 0)
         rc = j->run(js->d, j, j->row.params, &result, &e);
     pthread_mutex_lock(&js->mu);
@@ -263,7 +263,7 @@ static void run_one(struct td_jobs *js, struct td_job *j)
     }
     row = end_row(j, stage, result, error);
     store_end(js, &row);
-    td_log(stage == TD_JOB_failed ? TD_WARNING : TD_INFO, "job_finished", TD_I("job", j->id),
+    td_log(stage == TD_JOB_failed ? TD_WARNING : TD_INFO, "job-finished", TD_I("job", j->id),
            TD_S("state", td_job_stage_name(stage)), TD_S("error", error),
            TD_I("milliseconds", row.finished - row.started));
     count_end(js, stage);
@@ -343,7 +343,7 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e)
     if (rc != 0)
         return rc;
     if (n > 0)
-        td_log(TD_WARNING, "jobs_interrupted", TD_I("jobs", n));
+        td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", n));
     js = calloc(1, sizeof *js);
     if (js == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");

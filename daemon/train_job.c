@@ -6,6 +6,7 @@
 #include "daemon/train_job.h"
 
 #include "ckd/champion.h"
+#include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/registry.h"
 #include "daemon/train_load.h"
@@ -458,6 +459,8 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     }
     if (rc == 0) {
         *id = row.id;
+        td_log(TD_INFO, "model-published", TD_I("model", row.id), TD_S("hardware", x->hw.name),
+               TD_S("state", row.state), TD_I("job", row.job), TD_S("reason", x->verdict.reason));
         if (activate && x->d->metrics != NULL)
             td_count(x->d->metrics, TD_C_SWAPS, 1);
     }

@@ -37,7 +37,7 @@
 #define tm_adam_step      TM_NAME(tm_adam_step)
 #endif
 
-/* ---- weights as the passes read them ----------------------------------------------------------------------------- */
+/* ---- weights as the passes read them ---- */
 
 struct tm_params {
     struct tm_hyper h;
@@ -55,7 +55,7 @@ int tm_params_init(struct tm_params *p, const struct tm_hyper *h, const tm_real 
 void tm_params_refresh(struct tm_params *p); /* after every change of w */
 void tm_params_free(struct tm_params *p);    /* p zeroed or initialised */
 
-/* ---- forward and backward ---------------------------------------------------------------------------------------- */
+/* ---- forward and backward ---- */
 
 /* One worker's activations. Grows to the largest list seen, then allocates nothing. The public part is the result of
  * the last tm_forward(), valid until the next. */
@@ -77,8 +77,7 @@ int tm_forward(const struct tm_params *p, struct tm_tape *t, const struct tm_dat
  * tm_forward(p, t). */
 void tm_backward(const struct tm_params *p, struct tm_tape *t, const tm_real *gs, const tm_real *gl, tm_real *grad);
 
-/* ---- losses: of n programs of one task, times `scale`; gradients are added to gs, gl -------------------------------
- */
+/* ---- losses: of n programs of one task, times `scale`; gradients are added to gs, gl ---- */
 
 /* Sum over pairs of |y_i - y_j|: what pairwise losses are divided by. */
 double tm_pair_weight(const double *y, uint32_t n);
@@ -91,8 +90,7 @@ int tm_loss_lambda(const tm_real *s, const double *y, uint32_t n, double scale, 
 /* Sum of Huber(l - target), delta 1; targets that are not finite are left out. */
 double tm_loss_huber(const tm_real *l, const double *target, uint32_t n, double scale, tm_real *gl);
 
-/* ---- optimiser -----------------------------------------------------------------------------------------------------
- */
+/* ---- optimiser ---- */
 
 double tm_grad_norm(const tm_real *grad, size_t n);
 /* Scale grad so that its norm is at most `max` (0 = no limit); returns the norm before. As torch's clip_grad_norm_. */

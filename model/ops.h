@@ -36,8 +36,8 @@ struct tm_conv {
     const tm_real *bias; /* [channels] */
 };
 
-/* The selective scan of one program (arXiv 2312.00752, eq. 2, discretised as in its section 3.6) and its gated sum over
- * the steps. */
+/* The selective scan of one program (arXiv 2312.00752, algorithm 2; B discretised by Euler's rule, as its authors' code
+ * does) and its gated sum over the steps. */
 struct tm_scan {
     int steps, channels, states;
     const uint32_t *row;  /* [steps]: which row of `gate` a step reads */

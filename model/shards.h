@@ -10,8 +10,7 @@
 
 enum { TM_SHARDS = 8, TM_PREDICT_CHUNK = 64 };
 
-/* ---- programs by task, with labels ---------------------------------------------------------------------------------
- */
+/* ---- programs by task, with labels ---- */
 
 struct tm_chunk {
     uint32_t at, n; /* programs[at .. at + n), of one task */
@@ -38,8 +37,7 @@ void tm_groups_free(struct tm_groups *g); /* g zeroed or initialised */
 /* A new epoch: shuffle programs within tasks, then the chunks. */
 void tm_groups_shuffle(struct tm_groups *g, struct tm_rng *rng);
 
-/* ---- gradients and predictions on several threads -------------------------------------------------------------------
- */
+/* ---- gradients and predictions on several threads ---- */
 
 struct tm_shards;
 struct tm_shards *tm_shards_new(size_t n_params, int threads); /* n_params: tm_params.n; NULL when out of memory */

@@ -112,7 +112,7 @@ int tp_record_room(struct tp_record_mem *m, size_t more, struct tp_err *e)
 void tp_steps_bind(struct tp_record_mem *m, uint32_t n)
 {
     const int32_t *ints = m->ints;
-    const char *text = m->text.p;
+    const char *text = m->text.p != NULL ? m->text.p : ""; /* no string so far */
     for (uint32_t k = 0; k < n; k++) {
         struct tp_step *s = &m->steps[k];
         s->list = ints;

@@ -56,25 +56,73 @@ void tp_task_emit(const struct tp_task *t, struct tp_buf *out)
     tp_buf_putc(out, ']');
 }
 
+static char *write_int(char *w, int32_t v)
+{
+    char text[12], *p = text + sizeof text;
+    uint32_t u = v < 0 ? 0 - (uint32_t)v : (uint32_t)v;
+    if (u < 10 && v >= 0) {
+        *w = (char)('0' + u);
+        return w + 1;
+    }
+    do {
+        *--p = (char)('0' + u % 10);
+        u /= 10;
+    } while (u != 0);
+    if (v < 0)
+        *--p = '-';
+    size_t n = (size_t)(text + sizeof text - p);
+    memcpy(w, p, n);
+    return w + n;
+}
+
+/* Steps are nearly all of a record: room for a whole one is taken at once and filled without further checks. */
+static void emit_step(const struct tp_step *s, struct tp_buf *out)
+{
+    enum { FRAME = 32, INT = 13 }; /* brackets, tag, commas; ", -2147483648" */
+    const size_t room = FRAME + (4 + (size_t)s->n_list) * INT;
+    char *w = tp_buf_grow(out, room);
+    int n_op = 0;
+    if (w == NULL)
+        return;
+    *w++ = '[';
+    *w++ = '"';
+    for (const char *tag = tp_step_tag(s->kind); *tag != '\0'; tag++)
+        *w++ = *tag;
+    *w++ = '"';
+    for (const char *g = tp_step_grammar(s->kind); *g != '\0'; g++) {
+        *w++ = ',';
+        *w++ = ' ';
+        if (*g == 'i') {
+            w = write_int(w, s->op[n_op++]);
+        } else if (*g == 'l') {
+            *w++ = '[';
+            for (int i = 0; i < s->n_list; i++) {
+                if (i > 0) {
+                    *w++ = ',';
+                    *w++ = ' ';
+                }
+                w = write_int(w, s->list[i]);
+            }
+            *w++ = ']';
+        } else {
+            out->n = (size_t)(w - out->p);
+            tp_buf_tvm_str(out, s->str.s, s->str.n);
+            w = tp_buf_grow(out, room);
+            if (w == NULL)
+                return;
+        }
+    }
+    *w++ = ']';
+    out->n = (size_t)(w - out->p);
+}
+
 void tp_steps_emit(const struct tp_step *steps, uint32_t n, struct tp_buf *out)
 {
     tp_buf_putc(out, '[');
     for (uint32_t k = 0; k < n; k++) {
-        const struct tp_step *s = &steps[k];
-        int n_op = 0;
-        tp_buf_puts(out, k > 0 ? ", [\"" : "[\"");
-        tp_buf_puts(out, tp_step_tag(s->kind));
-        tp_buf_putc(out, '"');
-        for (const char *g = tp_step_grammar(s->kind); *g != '\0'; g++) {
+        if (k > 0)
             tp_buf_put(out, ", ", 2);
-            if (*g == 'i')
-                tp_buf_i64(out, s->op[n_op++]);
-            else if (*g == 'l')
-                put_ints(out, s->list, s->n_list);
-            else
-                tp_buf_tvm_str(out, s->str.s, s->str.n);
-        }
-        tp_buf_putc(out, ']');
+        emit_step(&steps[k], out);
     }
     tp_buf_putc(out, ']');
 }

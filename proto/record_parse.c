@@ -207,7 +207,23 @@ static void publish(struct tp_reader *c, struct tp_record *r)
     r->has_result = c->has_result;
     r->result = c->has_result ? c->result : (struct tp_result){0};
     r->has_version = c->has_version;
-    r->version = (struct tp_str){.s = m->version.p, .n = c->has_version ? (uint32_t)m->version.n : 0};
+    r->version = (struct tp_str){.s = "", .n = 0};
+    if (c->has_version)
+        r->version = (struct tp_str){.s = m->version.p, .n = (uint32_t)m->version.n};
+}
+
+static const char KEYS[3] = {'i', 'r', 'v'};
+
+/* Index in KEYS, or 3. */
+static int key_index(const struct tp_json_text *t)
+{
+    char name[6]; /* the longest spelling of one letter: \u0069 */
+    int k = 0;
+    if (t->n > sizeof name || tp_json_unescape(t->s, t->n, name) != 1)
+        return 3;
+    while (k < 3 && KEYS[k] != name[0])
+        k++;
+    return k;
 }
 
 static int read_record(struct tp_reader *c, struct tp_record *r)
@@ -229,18 +245,12 @@ static int read_record(struct tp_reader *c, struct tp_record *r)
         return tp_fail(c->e, TP_E_BAD_JSON, "a record is a JSON object {\"i\": [task, state], \"r\": ..., \"v\": ...}");
     }
     while ((event = tp_json_next(j, &t)) == TP_JSON_KEY) {
-        static const char names[3] = {'i', 'r', 'v'};
-        int k;
-        for (k = 0; k < 3; k++) {
-            const char name[2] = {names[k], '\0'};
-            if (tp_json_is(&t, name))
-                break;
-        }
+        int k = key_index(&t);
         if (k == 3)
             return tp_fail(c->e, TP_E_UNKNOWN_KEY, "key \"%.*s\" is not known; a record has i, r and v",
                            t.n < 32 ? (int)t.n : 32, t.s);
         if (seen & 1u << k)
-            return tp_fail(c->e, TP_E_BAD_JSON, "key \"%c\" stands twice", names[k]);
+            return tp_fail(c->e, TP_E_BAD_JSON, "key \"%c\" stands twice", KEYS[k]);
         seen |= 1u << k;
         int rc = k == 0 ? read_input(c, r) : k == 1 ? read_result_or_go_on(c) : read_version(c);
         if (rc != 0)

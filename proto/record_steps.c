@@ -5,6 +5,7 @@
  * operand. Invariant: steps carry counts only until tp_steps_bind(), because the buffers behind them may move. */
 #include "proto/record_mem.h"
 
+#include <endian.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,41 +56,45 @@ static const char *bad_operand(struct tp_reader *c, const char *p, uint32_t k, i
                                 tp_step_tag(kind), name_n, name, is_n, is, wanted));
 }
 
-/* Tags as little-endian words, so that one is found by comparing numbers, without a branch that depends on the kind. */
-#define TAG_BYTE(tag, i)                                                                                               \
-    ((uint32_t)(uint8_t)(#tag)[sizeof #tag > (i) ? (i) : 0] << (8 * (i)) & (sizeof #tag > (i) ? ~0u : 0))
-static const struct {
-    uint32_t word[TP_STEP_KINDS];
-    uint8_t len[TP_STEP_KINDS];
-} tags = {
-    {
+/* Tags as little-endian words, so that one is found by comparing numbers, without a branch that depends on the kind.
+ * Sixteen of them make whole vectors. */
+#define TAG_BYTE(tag, i) ((uint32_t)(sizeof #tag > (i) ? (uint8_t)(#tag)[sizeof #tag > (i) ? (i) : 0] : 0) << (8 * (i)))
+static const uint32_t tag_word[16] = {
 #define X(tag, grammar, meaning) TAG_BYTE(tag, 0) | TAG_BYTE(tag, 1) | TAG_BYTE(tag, 2) | TAG_BYTE(tag, 3),
 #include "proto/steps.def"
 #undef X
-    },
-    {
+};
+static const uint8_t tag_len[TP_STEP_KINDS] = {
 #define X(tag, grammar, meaning) sizeof #tag - 1,
 #include "proto/steps.def"
 #undef X
-    },
 };
+
+/* The kind whose tag is p[0..*n), where p[*n] is the first quote; -1: none, or its tag is longer than four bytes. */
+static inline int quick_tag(const char *p, unsigned *n)
+{
+    uint32_t w, found = 0;
+    memcpy(&w, p, sizeof w);
+    w = le32toh(w);
+    uint32_t x = w ^ 0x22222222, quote = (x - 0x01010101) & ~x & 0x80808080; /* the lowest set bit is exact */
+    *n = quote != 0 ? (unsigned)__builtin_ctz(quote) / 8 : 4;
+    w &= (uint32_t)(((uint64_t)1 << (8 * *n)) - 1);
+    for (uint32_t i = 0; i < 16; i++)
+        found |= tag_word[i] == w ? i + 1 : 0;
+    /* The length, because a NUL in the input looks like padding. */
+    return found - 1 < TP_STEP_KINDS && *n == tag_len[found - 1] && p[*n] == '"' ? (int)found - 1 : -1;
+}
 
 /* p at a step's first item. The kind, and p behind the tag; NULL: error. */
 static const char *read_tag(struct tp_reader *c, const char *p, uint32_t k, int *kind)
 {
     const char *end = c->j.end;
     if (p < end && *p == '"') {
-        uint32_t word = 0;
-        int n = 0, found = -1;
-        for (p++; n < 4 && p + n < end && p[n] != '"'; n++)
-            word |= (uint32_t)(uint8_t)p[n] << (8 * n);
-        for (int i = 0; i < TP_STEP_KINDS; i++)
-            found = tags.word[i] == word ? i : found;
-        /* The length, because a NUL in the input looks like padding. */
-        if (found >= 0 && n == tags.len[found] && p + n < end && p[n] == '"') {
-            *kind = found;
+        unsigned n;
+        p++;
+        *kind = end - p > 4 ? quick_tag(p, &n) : -1;
+        if (*kind >= 0)
             return p + n + 1;
-        }
         /* Unknown, longer, or written with escapes. */
         struct tp_json_text t;
         const char *after = tp_json_string(&c->j, p, &t);

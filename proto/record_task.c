@@ -132,7 +132,7 @@ int tp_task_decode(struct tp_record *r, const char *s, size_t n, struct tp_err *
     struct tp_record_mem *m = tp_record_mem(r, e);
     if (m == NULL)
         return -TP_E_NO_MEMORY;
-    struct decoder d = {.m = m, .e = e};
+    struct decoder d = {.m = m, .e = e, .t.target_host.s = ""};
     m->task_ok = false;
     m->task_id[0] = '\0';
     m->task_raw.n = m->task_text.n = 0;

@@ -9,8 +9,8 @@
  * also return DRAINING (st_close() has begun) or OVERLOADED (another process holds the database locked for too long).
  *
  * Callbacks: a positive return stops the walk, which then returns 0; a negative one (-TP_E_x) is what it returns. A
- * callback must not use the reader that calls it, nor start a blocking write from st_ingest_submit()'s done(). `limit` < 0
- * = no limit. Texts handed to a callback live until it returns. */
+ * callback must not use the reader that calls it, nor start a blocking write from st_ingest_submit()'s done(). `limit`
+ * < 0 = no limit. Texts handed to a callback live until it returns. */
 #ifndef ST_STORE_H
 #define ST_STORE_H
 
@@ -23,38 +23,40 @@
 enum { ST_SCHEMA_VERSION = 1, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
-/* Open or create DIR/tcld.db (directory made with mode 0700), migrate forward. NEWER_SCHEMA: refused, CONFIG: not a tcld
- * database; both leave the file as it is. Also locks the directory against a second daemon (CONFLICT). */
+/* Open or create DIR/tcld.db (directory made with mode 0700), migrate forward. NEWER_SCHEMA: refused, CONFIG: not a
+ * tcld database; both leave the file as it is. Also locks the directory against a second daemon (CONFLICT). */
 int st_open(const char *dir, struct st_store **out, struct tp_err *e);
-void st_close(struct st_store *s);  /* commits what is queued, checkpoints, stops the writer; readers are freed before */
+void st_close(struct st_store *s); /* commits what is queued, checkpoints, stops the writer; readers are freed before */
 bool st_healthy(const struct st_store *s); /* false after a write failed with DISK_FULL or IO, until one succeeds */
 
 struct st_reader;
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e);
 void st_reader_free(struct st_reader *r);
 
-/* A consistent copy of the whole database into a new file, made with mode 0600. Writes go on meanwhile. CONFLICT when the
- * file exists. */
+/* A consistent copy of the whole database into a new file, made with mode 0600. Writes go on meanwhile. CONFLICT when
+ * the file exists. */
 int st_backup(struct st_reader *r, const char *path, struct tp_err *e);
 
-bool st_id_valid(const char *s);    /* identifier grammar of API.md */
+bool st_id_valid(const char *s); /* [a-z0-9][a-z0-9._-]{0,62}: names of hardware, families, agents */
 
 /* ---- hardware ---- */
 struct st_hardware {
     char name[ST_ID_MAX + 1], family[ST_ID_MAX + 1];
-    char kind[16];              /* "cpu" | "gpu" | "accelerator" */
-    char *target;               /* owned */
-    char *descriptor;           /* owned: JSON object text as given (unknown keys kept) */
+    char kind[16];    /* "cpu" | "gpu" | "accelerator" */
+    char *target;     /* owned */
+    char *descriptor; /* owned: JSON object text as given (unknown keys kept) */
     int64_t id;
-    int64_t active_model;       /* 0 none */
-    int64_t created;            /* unix seconds */
+    int64_t active_model; /* 0 none */
+    int64_t created;      /* unix seconds */
 };
 void st_hardware_clear(struct st_hardware *h);
 /* created: true when new. CONFLICT when family or kind changes while models exist. */
 int st_hardware_put(struct st_store *s, const struct st_hardware *h, bool *created, struct tp_err *e);
-int st_hardware_get(struct st_reader *r, const char *name, struct st_hardware *out, struct tp_err *e); /* UNKNOWN_HARDWARE */
-/* CONFLICT while it has measurements and !purge. Removes measurements, candidates, models (not the family's KBs, not the
- * weights files) and jobs of it. A purge works task by task: one that fails half-way is finished by asking again. */
+/* UNKNOWN_HARDWARE. The caller clears *out. */
+int st_hardware_get(struct st_reader *r, const char *name, struct st_hardware *out, struct tp_err *e);
+/* CONFLICT while it has measurements and !purge. Removes measurements, candidates, models (not the family's KBs, not
+ * the weights files) and jobs of it. A purge works task by task: one that fails half-way is finished by asking again.
+ */
 int st_hardware_delete(struct st_store *s, const char *name, bool purge, struct tp_err *e);
 /* Pages by name: those after `after` ("" = from the start). Calls fn for up to `limit`; a non-zero return stops. */
 typedef int (*st_hardware_fn)(void *arg, const struct st_hardware *h);
@@ -67,8 +69,8 @@ int st_hardware_counts(struct st_reader *r, int64_t hw, struct st_counts *out, s
 /* Families come with their first hardware and stay. Pages by name. */
 struct st_family {
     char name[ST_ID_MAX + 1];
-    int64_t kb_model;           /* 0 none */
-    int64_t hardware;           /* how many belong to it */
+    int64_t kb_model; /* 0 none */
+    int64_t hardware; /* how many belong to it */
     int64_t created;
 };
 typedef int (*st_family_fn)(void *arg, const struct st_family *f);
@@ -79,90 +81,102 @@ int st_family_list(struct st_reader *r, const char *after, int limit, st_family_
 struct st_ingest;
 struct st_ingest *st_ingest_new(const char *agent /* may be NULL */);
 void st_ingest_free(struct st_ingest *b);
-/* Adds a record with a result (label VALID or FAILURE; else NOT_MEASURED). Copies what it needs. After an error the batch
- * is as it was. */
+/* Adds a record with a result (label VALID or FAILURE; else NOT_MEASURED). Copies what it needs. After an error the
+ * batch is as it was. */
 int st_ingest_add(struct st_ingest *b, const struct tp_record *r, struct tp_err *e);
 size_t st_ingest_size(const struct st_ingest *b);
 
 struct st_ingest_result {
-    int code;               /* 0, or -TP_E_x: nothing of the batch is stored */
+    int code; /* 0, or -TP_E_x: nothing of the batch is stored */
     size_t accepted, duplicates;
 };
-/* Takes ownership of b. done(arg, result) is called on the writer thread after the commit (or failure). UNKNOWN_HARDWARE is reported through done.
- * Returns OVERLOADED (and b stays the caller's) when the queue holds more than its limit of rows. */
-int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest *b, void (*done)(void *arg, const struct st_ingest_result *),
-                     void *arg, struct tp_err *e);
-size_t st_ingest_queued(const struct st_store *s);  /* rows waiting */
+/* Takes ownership of b. done(arg, result) is called on the writer thread after the commit (or failure);
+ * UNKNOWN_HARDWARE is reported through it. When this itself returns an error, b stays the caller's: OVERLOADED (the
+ * queue is full), DRAINING, BAD_IDENTIFIER. */
+int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest *b,
+                     void (*done)(void *arg, const struct st_ingest_result *), void *arg, struct tp_err *e);
+size_t st_ingest_queued(const struct st_store *s); /* rows waiting */
 
-/* Stream measurements in order of acceptance as records ready for tp_record_emit (task variant, steps, result, v as they came).
- * task_id NULL = all; UNKNOWN_TASK when the hardware has none of it. after = measurement id to start behind (0 = start). fn returns non-zero to stop
- * (e.g. a chunk is full); *last = last id handed out, untouched when there was none. */
+/* Stream measurements in order of acceptance as records ready for tp_record_emit (task variant, steps, result, v as
+ * they came). task_id NULL = all; UNKNOWN_TASK when the hardware has none of it. after = measurement id to start behind
+ * (0 = start). fn returns non-zero to stop (e.g. a chunk is full); *last = last id handed out, untouched when there was
+ * none. */
 typedef int (*st_record_fn)(void *arg, int64_t id, const char *task_id, const struct tp_record *rec);
-int st_export(struct st_reader *r, int64_t hw, const char *task_id, int64_t after, int limit, st_record_fn fn, void *arg, int64_t *last,
-              struct tp_err *e);
-/* The best valid record per task (lowest minimum of its repeats, the earliest of equals), by task id. after_task "" = start. */
-int st_best(struct st_reader *r, int64_t hw, const char *after_task, int limit, st_record_fn fn, void *arg, struct tp_err *e);
+int st_export(struct st_reader *r, int64_t hw, const char *task_id, int64_t after, int limit, st_record_fn fn,
+              void *arg, int64_t *last, struct tp_err *e);
+/* The best valid record per task (lowest minimum of its repeats, the earliest of equals), by task id. after_task "" =
+ * start. */
+int st_best(struct st_reader *r, int64_t hw, const char *after_task, int limit, st_record_fn fn, void *arg,
+            struct tp_err *e);
 
 struct st_task {
     char id[TP_TASK_ID_LEN + 1];
-    const char *workload_key;       /* valid during the callback */
+    const char *workload_key; /* valid during the callback */
     const char *target_kind;
     int64_t programs, measurements, failures;
-    double best_seconds;            /* NaN none */
+    double best_seconds; /* NaN none */
 };
 typedef int (*st_task_fn)(void *arg, const struct st_task *t);
 int st_tasks(struct st_reader *r, int64_t hw, const char *after, int limit, st_task_fn fn, void *arg, struct tp_err *e);
 
-/* For training: one call per (program, hardware): its record (no result), minimum cost over all measurements (INFINITY: only failures), hash.
- * Ordered by task then program, so that a seeded sample is repeatable. Each task is read as it stands when its turn comes. */
-typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec, double min_cost, int64_t n_measurements);
+/* For training: one call per (program, hardware): its record (no result), minimum cost over all measurements (INFINITY:
+ * only failures), hash. Ordered by task then program, so that a seeded sample is repeatable. Each task is read as it
+ * stands when its turn comes. */
+typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec,
+                             double min_cost, int64_t n_measurements);
 int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
 
 /* ---- models ---- */
 struct st_model {
     int64_t id;
-    char role[8];               /* "ac" | "kb" */
-    char owner[ST_ID_MAX + 1];  /* hardware (ac) or family (kb) */
+    char role[8];              /* "ac" | "kb" */
+    char owner[ST_ID_MAX + 1]; /* hardware (ac) or family (kb) */
     char features_version[16];
-    char state[16];             /* "candidate" | "published" | "rejected" | "imported" */
-    int64_t job;                /* 0 none */
+    char state[16]; /* "candidate" | "published" | "rejected" | "imported" */
+    int64_t job;    /* 0 none */
     int64_t records, tasks;
     int64_t created;
-    char sha256[65];            /* of the weights file */
-    char *parents;              /* owned JSON array text */
-    char *metrics;              /* owned JSON object text: figures of challenger and champion, decision */
+    char sha256[65]; /* of the weights file */
+    char *parents;   /* owned JSON array text */
+    char *metrics;   /* owned JSON object text: figures of challenger and champion, decision */
     int calibration;
 };
 void st_model_clear(struct st_model *m);
-int st_model_reserve(struct st_store *s, int64_t *id, struct tp_err *e);    /* a fresh id; its file is written before the row */
-/* Row (and activation) in one transaction. UNKNOWN_HARDWARE, UNKNOWN_FAMILY: no such owner. An id that exists: CONFLICT, unless
- * m is the same model with a higher `calibration`, which then takes the row's place (`created` and features_version stay). */
+/* A fresh id, never given again even if no row follows: the weights file is written before the row. */
+int st_model_reserve(struct st_store *s, int64_t *id, struct tp_err *e);
+/* Row (and activation) in one transaction. UNKNOWN_HARDWARE, UNKNOWN_FAMILY: no such owner. An id that exists:
+ * CONFLICT, unless m is the same model with a higher `calibration`, which then takes the row's place (`created` and
+ * features_version stay). */
 int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e);
 int st_model_get(struct st_reader *r, int64_t id, struct st_model *out, struct tp_err *e);
 typedef int (*st_model_fn)(void *arg, const struct st_model *m);
 /* Newest first, ids below `before` (0 = start). role/owner NULL = any. */
-int st_model_list(struct st_reader *r, const char *role, const char *owner, int64_t before, int limit, st_model_fn fn, void *arg, struct tp_err *e);
-/* An AC becomes the hardware's active model, a KB of its family the family's. CONFLICT: another hardware's model. `state` stays. */
+int st_model_list(struct st_reader *r, const char *role, const char *owner, int64_t before, int limit, st_model_fn fn,
+                  void *arg, struct tp_err *e);
+/* An AC becomes the hardware's active model, a KB of its family the family's. CONFLICT: another hardware's model.
+ * `state` stays. */
 int st_model_activate(struct st_store *s, const char *hardware, int64_t id, struct tp_err *e);
-int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e);       /* 0 none; UNKNOWN_FAMILY */
+int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e); /* 0 none; UNKNOWN_FAMILY */
 
 /* ---- jobs ---- */
 struct st_job {
     int64_t id;
-    char kind[16];              /* "retrain" */
+    char kind[16]; /* "retrain" */
     char hardware[ST_ID_MAX + 1];
-    char state[16];             /* job states: daemon/jobstates.def */
-    char *params, *result;      /* owned JSON texts */
-    char *error;                /* owned: code slug + ": " + text, or NULL */
+    char state[16];                     /* job states: daemon/jobstates.def */
+    char *params, *result;              /* owned JSON texts */
+    char *error;                        /* owned: code slug + ": " + text, or NULL */
     int64_t created, started, finished; /* unix milliseconds, 0 not yet */
 };
 void st_job_clear(struct st_job *j);
-int st_job_insert(struct st_store *s, struct st_job *j, struct tp_err *e);  /* sets j->id */
+int st_job_insert(struct st_store *s, struct st_job *j, struct tp_err *e);       /* sets j->id */
 int st_job_update(struct st_store *s, const struct st_job *j, struct tp_err *e); /* UNKNOWN_JOB */
 int st_job_get(struct st_reader *r, int64_t id, struct st_job *out, struct tp_err *e);
 typedef int (*st_job_fn)(void *arg, const struct st_job *j);
 /* Newest first, ids below `before` (0 = start). state/hardware NULL = any. */
-int st_job_list(struct st_reader *r, const char *state, const char *hardware, int64_t before, int limit, st_job_fn fn, void *arg, struct tp_err *e);
-int st_jobs_interrupt(struct st_store *s, int *n, struct tp_err *e);        /* running and queued ones -> failed: interrupted */
+int st_job_list(struct st_reader *r, const char *state, const char *hardware, int64_t before, int limit, st_job_fn fn,
+                void *arg, struct tp_err *e);
+/* At start: running and queued jobs become failed, error "interrupted: ...". *n (may be NULL) = how many. */
+int st_jobs_interrupt(struct st_store *s, int *n, struct tp_err *e);
 
 #endif

@@ -229,7 +229,7 @@ static int read_row(struct st_q *q, struct st_hardware *h, struct tp_err *e)
 
 int st_hardware_get(struct st_reader *r, const char *name, struct st_hardware *out, struct tp_err *e)
 {
-    struct st_hardware h;
+    struct st_hardware h = {0};
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_HW_GET);
     st_q_text(&q, name);
     int rc = st_q_step(&q, e);
@@ -250,7 +250,7 @@ int st_hardware_list(struct st_reader *r, const char *after, int limit, st_hardw
     st_q_text(&q, after);
     st_q_int(&q, limit);
     while ((rc = st_q_step(&q, e)) > 0) {
-        struct st_hardware h;
+        struct st_hardware h = {0};
         if ((rc = read_row(&q, &h, e)) < 0)
             break;
         rc = fn(arg, &h);

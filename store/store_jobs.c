@@ -118,7 +118,7 @@ static int read_row(struct st_q *q, struct st_job *j, struct tp_err *e)
 
 int st_job_get(struct st_reader *r, int64_t id, struct st_job *out, struct tp_err *e)
 {
-    struct st_job j;
+    struct st_job j = {0};
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_JOB_GET);
     st_q_int(&q, id);
     int rc = st_q_step(&q, e);
@@ -149,7 +149,7 @@ int st_job_list(struct st_reader *r, const char *state, const char *hardware, in
     if (hardware)
         st_q_text(&q, hardware);
     while ((rc = st_q_step(&q, e)) > 0) {
-        struct st_job j;
+        struct st_job j = {0};
         if ((rc = read_row(&q, &j, e)) < 0)
             break;
         rc = fn(arg, &j);

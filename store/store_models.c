@@ -196,7 +196,7 @@ static int read_row(struct st_q *q, struct st_model *m, struct tp_err *e)
 
 int st_model_get(struct st_reader *r, int64_t id, struct st_model *out, struct tp_err *e)
 {
-    struct st_model m;
+    struct st_model m = {0};
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_MODEL_GET);
     st_q_int(&q, id);
     int rc = st_q_step(&q, e);
@@ -227,7 +227,7 @@ int st_model_list(struct st_reader *r, const char *role, const char *owner, int6
     if (role)
         st_q_text(&q, role);
     while ((rc = st_q_step(&q, e)) > 0) {
-        struct st_model m;
+        struct st_model m = {0};
         if ((rc = read_row(&q, &m, e)) < 0)
             break;
         rc = fn(arg, &m);

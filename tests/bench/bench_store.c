@@ -39,6 +39,7 @@ struct agent {
     size_t batch;
     int number;
     double until;
+    double period; /* seconds between two posts of one agent; 0 = none */
     size_t accepted;
     double *acks; /* seconds each */
     size_t n_acks;
@@ -106,6 +107,7 @@ static void *agent_main(void *arg)
     struct tp_err e;
     size_t i = (size_t)a->number * 131;
     int32_t serial = a->number * 10000000 + 1;
+    double next = now() + a->period * a->number / MAX_THREADS;
     tp_record_init(&r);
     while (now() < a->until && a->n_acks < MAX_ACKS) {
         struct st_ingest *b = st_ingest_new("bench");
@@ -117,6 +119,9 @@ static void *agent_main(void *arg)
             if (st_ingest_add(b, &r, &e) < 0)
                 abort();
         }
+        for (double wait; a->period > 0 && (wait = next - now()) > 0;)
+            usleep((useconds_t)(wait * 1e6));
+        next += a->period;
         double t = now();
         a->done = false;
         if (st_ingest_submit(a->store, "bench", b, on_done, a, &e) < 0)
@@ -151,7 +156,7 @@ static void remove_dir(const char *dir)
     rmdir(dir);
 }
 
-static void run(int threads, size_t batch, double seconds)
+static void run(int threads, size_t batch, double rate, double seconds)
 {
     static struct agent agents[MAX_THREADS];
     static double all[MAX_ACKS];
@@ -170,6 +175,7 @@ static void run(int threads, size_t batch, double seconds)
     for (int i = 0; i < threads; i++) {
         struct agent *a = &agents[i];
         *a = (struct agent){.store = s, .batch = batch, .number = i, .until = start + seconds};
+        a->period = rate > 0 ? (double)threads * (double)batch / rate : 0;
         pthread_mutex_init(&a->lock, NULL);
         pthread_cond_init(&a->cond, NULL);
         a->acks = malloc(MAX_ACKS * sizeof *a->acks);
@@ -204,10 +210,11 @@ int main(int argc, char **argv)
     double seconds = argc > 2 ? strtod(argv[2], NULL) : 5;
     load(argc > 1 ? argv[1] : NULL);
     printf("%zu different lines, %.0f bytes each\n", n_lines, (double)line_bytes / (double)n_lines);
-    run(1, 1, seconds);
-    run(32, 1, seconds);
-    run(32, 32, seconds);
-    run(32, 64, seconds);
-    run(32, 512, seconds);
+    run(1, 1, 0, seconds);
+    run(32, 1, 0, seconds);
+    run(32, 32, 0, seconds);
+    run(32, 64, 0, seconds);
+    run(32, 512, 0, seconds);
+    run(32, 64, 15000, seconds);
     return 0;
 }

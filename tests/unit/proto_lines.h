@@ -10,6 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
 /* main() of a test file: RUN("proto/err", test, test); 0 when all passed. */
 int run_tests(const char *suite, const TTest *const *tests);
 #define RUN(suite, ...) run_tests(suite, (const TTest *const[]){__VA_ARGS__, NULL})

@@ -5,6 +5,7 @@
 #include "model/mem.h"
 #include "tests/unit/infer_reference.h"
 #include "tests/unit/model_fixture.h"
+#include "tests/unit/sanitized.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -142,7 +143,7 @@ END_TEST
 
 START_TEST(agrees_with_the_training_forward)
 {
-    enum { PROGRAMS = 300 };
+    enum { PROGRAMS = SANITIZED ? 60 : 300 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = make_model(TCLFEAT_TCLF_1, &h);
     struct tm_plan *p = tm_plan_new_for(m, sets[_i]);
@@ -243,7 +244,7 @@ static void same(const struct result *a, const struct result *b)
 
 START_TEST(no_result_depends_on_the_batch)
 {
-    enum { PROGRAMS = 700 };
+    enum { PROGRAMS = SANITIZED ? 120 : 700 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = make_model(TCLFEAT_TCLF_1, &h);
     struct tm_plan *p = tm_plan_new_for(m, sets[_i]);
@@ -292,7 +293,7 @@ END_TEST
 
 START_TEST(sets_agree_within_1e_5)
 {
-    enum { PROGRAMS = 400 };
+    enum { PROGRAMS = SANITIZED ? 60 : 400 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = make_model(TCLFEAT_TCLF_1, &h);
     struct tm_plan *p = tm_plan_new_for(m, sets[_i]), *portable = tm_plan_new_for(m, TM_SIMD_PORTABLE);
@@ -335,7 +336,7 @@ static void *work(void *arg)
 
 START_TEST(threads_share_a_plan)
 {
-    enum { PROGRAMS = 200, THREADS = 3 };
+    enum { PROGRAMS = SANITIZED ? 60 : 200, THREADS = 3 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = make_model(TCLFEAT_TCLF_1, &h);
     struct tm_plan *p = tm_plan_new(m);
@@ -397,9 +398,10 @@ END_TEST
 
 START_TEST(a_warm_batch_allocates_nothing)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    printf("a_warm_batch_allocates_nothing: skipped, the sanitizer owns malloc\n");
-#else
+    if (SANITIZED) {
+        printf("a_warm_batch_allocates_nothing: skipped, the sanitizer owns malloc\n");
+        return;
+    }
     enum { PROGRAMS = 500 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = make_model(TCLFEAT_TCLF_1, &h);
@@ -424,7 +426,6 @@ START_TEST(a_warm_batch_allocates_nothing)
     tm_batch_free(b);
     tm_plan_free(p);
     tm_model_free(m);
-#endif
 }
 END_TEST
 
@@ -452,7 +453,7 @@ END_TEST
 
 START_TEST(a_batch_of_16384_runs_in_any_kernel_set)
 {
-    enum { PROGRAMS = 16384 };
+    enum { PROGRAMS = SANITIZED ? 1500 : 16384 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TLP_GPU_1);
     struct tm_model *m = make_model(TCLFEAT_TLP_GPU_1, &h);
     struct tm_plan *p = tm_plan_new_for(m, sets[_i]);
@@ -473,7 +474,7 @@ END_TEST
 
 START_TEST(the_longest_program_and_all_its_prefixes_fit)
 {
-    enum { PROGRAMS = TCLFEAT_MAX_ROWS };
+    enum { PROGRAMS = TCLFEAT_MAX_ROWS, STEP = SANITIZED ? 257 : 73 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TLP_CPU_1);
     struct tm_model *m = make_model(TCLFEAT_TLP_CPU_1, &h);
     struct tm_plan *p = tm_plan_new_for(m, sets[_i]);
@@ -493,7 +494,7 @@ START_TEST(the_longest_program_and_all_its_prefixes_fit)
     run(b, p, &c.ds, NULL, PROGRAMS, out);
     tm_batch_stats(b, &s);
     ck_assert_uint_eq(s.distinct_prefixes, PROGRAMS);
-    for (uint32_t i = 0; i < PROGRAMS; i += 73) {
+    for (uint32_t i = 0; i < PROGRAMS; i += STEP) {
         run(b, p, &c.ds, &i, 1, &alone);
         same(&alone, &out[i]);
     }
@@ -556,7 +557,7 @@ END_TEST
 
 START_TEST(predicting_a_dataset_gives_what_batches_give)
 {
-    enum { PROGRAMS = 5000, PICKED = 4500 };
+    enum { PROGRAMS = SANITIZED ? 4300 : 5000, PICKED = SANITIZED ? 4200 : 4500 };
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TLP_CPU_1);
     struct tm_model *m = make_model(TCLFEAT_TLP_CPU_1, &h);
     struct tm_plan *p = tm_plan_new(m);

@@ -135,11 +135,7 @@ static struct tally run(const char *part, size_t stride)
 
 START_TEST(every_line_of_the_real_logs_comes_back_byte_for_byte)
 {
-#ifdef __SANITIZE_ADDRESS__
-    size_t stride = 17;
-#else
-    size_t stride = 1;
-#endif
+    size_t stride = SANITIZED ? 17 : 1;
     struct tally all = run("", stride), v100 = run("/v100/", 1);
     if (all.lines == 0)
         printf("skipped: no logs below TCLD_SHARED, ../shared or tests/data\n");
