@@ -35,6 +35,7 @@ struct td_conn {
     /* When the connection is closed for being late, monotonic ms; INT64_MAX while a handler or a reply is at work. */
     _Atomic int64_t deadline;
     _Atomic bool idle;          /* between requests */
+    _Atomic int64_t begun;      /* when the sweep saw the next request begin to come in, monotonic ms; 0 it did not */
     int64_t seen_bytes;         /* sweep only: TCP bytes received when first seen idle, -1 not looked yet */
     int64_t idle_since;         /* sweep only: which idle period seen_bytes belongs to */
     _Atomic int64_t idle_start; /* monotonic ms */
