@@ -1,5 +1,9 @@
 /* Health, metrics, meta data, and the manners every route shares: unknown paths and methods, media types, request ids.
- */
+
+ *
+ * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet; where a case
+ needs
+ * a model, its first test trains one. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <ctype.h>

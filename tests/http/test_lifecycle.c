@@ -1,5 +1,9 @@
 /* The process: command line, configuration, listeners, state directory, signals, and what a violent end leaves behind.
- */
+
+ *
+ * Most tests start daemons of their own, from the test's main thread, in folders of their own; one that a failing test
+ leaves
+ * behind dies with the test's process. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <arpa/inet.h>
