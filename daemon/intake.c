@@ -50,8 +50,9 @@ void *td_intake_target(void *cls, const char *uri, struct MHD_Connection *c)
     info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     r->conn = info ? info->socket_context : NULL;
     if (r->conn) {
+        int64_t begun = atomic_exchange(&r->conn->begun, 0);
         atomic_store(&r->conn->idle, false);
-        atomic_store(&r->conn->deadline, r->t0 / 1000 + config_of(r)->request_timeout_seconds * 1000);
+        atomic_store(&r->conn->deadline, (begun ? begun : r->t0 / 1000) + config_of(r)->request_timeout_seconds * 1000);
     }
     if (td_target_parse(uri, &r->target, &r->refused) == 0)
         r->refused.code = TP_OK;
@@ -177,6 +178,7 @@ static int check(struct td_request *r, const char *method, size_t length, struct
     }
     if (atomic_load(&s->connections) > (size_t)d->config.connection_limit) {
         r->close = true;
+        td_count(d->metrics, TD_C_OVERLOAD, 1);
         return tp_fail(e, TP_E_OVERLOADED, "too many connections are open; try again later");
     }
     /* told before the body is read; the pool itself refuses again when it fills up meanwhile */
@@ -399,6 +401,7 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
                                                                                       : conf->request_timeout_seconds;
         atomic_store(&r->conn->deadline, now + patience * 1000);
         atomic_store(&r->conn->idle_start, now);
+        atomic_store(&r->conn->begun, 0);
         atomic_store(&r->conn->idle, true);
     }
     struct td_server *s = r->http->server;

@@ -47,22 +47,22 @@ static void pack_linear(struct arena *arena, struct tm_linear *l, const struct t
         b[j] = bias >= 0 && j < l->out ? tensor(m, (enum tm_tensor)bias)[j] : 0.0f;
 }
 
-static const float *copy(struct arena *arena, const struct tm_model *m, enum tm_tensor t)
-{
-    float *p = take(arena, m->shape[t].size);
-    if (p)
-        memcpy(p, tensor(m, t), m->shape[t].size * sizeof *p);
-    return p;
-}
+static const double inv_ln2 = 1.4426950408889634;
 
-/* [rows][columns] -> [columns][rows] */
-static float *transposed(struct arena *arena, const struct tm_model *m, enum tm_tensor t, int rows, int columns)
+/* [rows][columns] -> [columns][rows], times scale */
+static float *transposed(struct arena *arena, const struct tm_model *m, enum tm_tensor t, int rows, int columns,
+                         double scale)
 {
     float *p = take(arena, m->shape[t].size);
     for (int i = 0; p && i < rows; i++)
         for (int j = 0; j < columns; j++)
-            p[j * rows + i] = tensor(m, t)[i * columns + j];
+            p[j * rows + i] = (float)(scale * (double)tensor(m, t)[i * columns + j]);
     return p;
+}
+
+static const float *vector(struct arena *arena, const struct tm_model *m, enum tm_tensor t, double scale)
+{
+    return transposed(arena, m, t, (int)m->shape[t].size, 1, scale);
 }
 
 static void fill(struct tm_plan *p, const struct tm_model *m, struct arena *arena)
@@ -82,22 +82,22 @@ static void fill(struct tm_plan *p, const struct tm_model *m, struct arena *aren
     pack_linear(arena, &p->head0, k, m, TM_T_HEAD0_W, TM_T_HEAD0_B);
     pack_linear(arena, &p->head1, k, m, TM_T_HEAD1_W, TM_T_HEAD1_B);
     pack_linear(arena, &p->head2, k, m, TM_T_HEAD2_W, TM_T_HEAD2_B);
-    p->norm = copy(arena, m, TM_T_NORM_W);
-    p->norm_f = copy(arena, m, TM_T_NORM_F_W);
+    p->norm = vector(arena, m, TM_T_NORM_W, 1.0);
+    p->norm_f = vector(arena, m, TM_T_NORM_F_W, 1.0);
 
     x->d_inner = h->d_model;
     x->d_state = h->d_state;
     x->d_conv = h->d_conv;
     x->dt_rank = h->dt_rank;
-    x->conv_w = transposed(arena, m, TM_T_CONV_W, h->d_model, h->d_conv);
-    x->conv_b = copy(arena, m, TM_T_CONV_B);
-    x->dt_w = transposed(arena, m, TM_T_DT_PROJ_W, h->d_model, h->dt_rank);
-    x->dt_b = copy(arena, m, TM_T_DT_PROJ_B);
-    x->d = copy(arena, m, TM_T_D);
-    float *a = transposed(arena, m, TM_T_A_LOG, h->d_model, h->d_state);
+    x->conv_w = transposed(arena, m, TM_T_CONV_W, h->d_model, h->d_conv, -inv_ln2);
+    x->conv_b = vector(arena, m, TM_T_CONV_B, -inv_ln2);
+    x->dt_w = transposed(arena, m, TM_T_DT_PROJ_W, h->d_model, h->dt_rank, inv_ln2);
+    x->dt_b = vector(arena, m, TM_T_DT_PROJ_B, inv_ln2);
+    x->d = vector(arena, m, TM_T_D, 1.0);
+    float *a = transposed(arena, m, TM_T_A_LOG, h->d_model, h->d_state, 1.0);
     for (size_t i = 0; a && i < m->shape[TM_T_A_LOG].size;
          i++) /* far beyond any trained value, exp must not overflow */
-        a[i] = (float)(-exp(fmin((double)a[i], 80.0)) * 1.4426950408889634);
+        a[i] = (float)(-exp(fmin((double)a[i], 80.0)) * inv_ln2);
     x->a = a;
 }
 

@@ -3,9 +3,9 @@
  * In sorted order the rows that a leaf shares with the leaf before it are its lcp; only the rest of it is new. A state
  * is kept for each prefix from which a later leaf branches, on a stack by depth; everything else runs through one
  * working state. What depends on the last d_conv rows alone (convolution, x_proj, delta) is computed for TM_BLOCK nodes
- * at a time, whichever leaves they belong to, then the scan runs over each unbranched stretch of nodes. Not shared
- * between prefixes: nodes whose last d_conv rows are equal. Measured on real search batches, 24-35 % of nodes repeat
- * such a window, but only 4-16 % within the last 256 windows, which is what the L2 cache holds; the rest would be
+ * at a time, whichever leaves they belong to, then the scan runs over each unbranched stretch of nodes.
+ * Not shared between prefixes: nodes whose last d_conv rows are equal. In whole calls of real searches 15-33 % of nodes
+ * repeat such a window, but only 3-16 % one of the last 256, which is what the L2 cache holds; the rest would be
  * fetched from memory (1 KiB each) for about what computing them again costs. */
 #include "model/infer_internal.h"
 #include "model/mem.h"

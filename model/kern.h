@@ -26,14 +26,15 @@ enum tm_linear_flags {
     TM_LINEAR_ADD = 2 /* start from what y holds instead of the bias */
 };
 
-/* The mixer between in_proj and out_proj; I = d_inner. Channels are contiguous. */
+/* The mixer between in_proj and out_proj; I = d_inner. Channels are contiguous. Everything that goes into an
+ * exponential is scaled beforehand, so that the kernels only need powers of two. */
 struct tm_mixer {
     int d_inner, d_state, d_conv, dt_rank;
-    const float *conv_w; /* [d_conv][I], oldest row first */
-    const float *conv_b; /* [I] */
-    const float *dt_w;   /* [dt_rank][I] */
-    const float *dt_b;   /* [I] */
-    const float *a;      /* [d_state][I]: -exp(A_log) / ln 2, so that exp(delta A) = 2^(delta a) */
+    const float *conv_w; /* [d_conv][I], oldest row first; times -1/ln 2 */
+    const float *conv_b; /* [I]; times -1/ln 2 */
+    const float *dt_w;   /* [dt_rank][I]; times 1/ln 2 */
+    const float *dt_b;   /* [I]; times 1/ln 2 */
+    const float *a;      /* [d_state][I]: -exp(A_log) / ln 2 */
     const float *d;      /* [I] */
 };
 
@@ -75,10 +76,12 @@ struct tm_kern {
     void (*scan)(const struct tm_mixer *m, const float *in, float *out, size_t nodes, const float *x,
                  const float *delta, const float *t, size_t ldt, const float *const *row, size_t stride);
 
-    /* For tests: y = exp(x), y = softplus(x), y = 2^x for x <= 0 as the scan computes it; n a multiple of 16. */
+    /* For tests; n a multiple of 16: exp(x); 2^x for x <= 126; silu and softplus of x ln 2, as the mixer computes them.
+     */
     void (*exp)(const float *x, float *y, size_t n);
-    void (*softplus)(const float *x, float *y, size_t n);
-    void (*decay)(const float *x, float *y, size_t n);
+    void (*exp2)(const float *x, float *y, size_t n);
+    void (*silu2)(const float *x, float *y, size_t n);
+    void (*softplus2)(const float *x, float *y, size_t n);
 };
 
 extern const struct tm_kern tm_kern_portable;

@@ -1,6 +1,6 @@
 /* Kernel set "avx2": primitives for kern_vec.h with AVX2 and FMA.
  *
- * `vdecay` as in kern_avx512.c, with 8 powers in the one register that a permute can look up: 2^t = 2^(k/8) p(f),
+ * `vexp2` as in kern_avx512.c, with 8 powers in the one register that a permute can look up: 2^t = 2^(k/8) p(f),
  * degree 3. The powers are stored with their index taken off the exponent field, so that adding k << 20 gives 2^(k/8)
  * in one go. */
 #include <immintrin.h>
@@ -72,10 +72,11 @@ PRIM vec vpow2(vec p, vec z)
 static const uint32_t powers[8] __attribute__((aligned(32))) = {
     0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7,
 };
-PRIM vec vdecay(vec d, vec a)
+PRIM vec vexp2(vec t)
 {
     const vec magic = vsplat(1572864.0f); /* 1.5 * 2^20: the unit of the last place is 1/8 */
-    vec t = vmax(vmul(d, a), vsplat(-125.0f)), z = vadd(t, magic), f = _mm256_sub_ps(t, _mm256_sub_ps(z, magic));
+    t = vmax(t, vsplat(-125.0f));
+    vec z = vadd(t, magic), f = _mm256_sub_ps(t, _mm256_sub_ps(z, magic));
     vec p = vfma(vfma(vsplat(0.0554962218f), f, vsplat(0.2402576298f)), f, vsplat(0.6931472143f));
     __m256i k = _mm256_castps_si256(z);
     __m256i base = _mm256_permutevar8x32_epi32(_mm256_load_si256((const __m256i *)powers), k);

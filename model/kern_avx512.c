@@ -73,10 +73,10 @@ static const float powers[32] __attribute__((aligned(64))) = {
     1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f, 1.5759809f,  1.61049032f, 1.64575553f,
     1.68179286f, 1.71861935f, 1.75625217f, 1.79470909f, 1.8340081f,  1.87416768f, 1.91520655f, 1.95714414f,
 };
-PRIM vec vdecay(vec d, vec a)
+PRIM vec vexp2(vec t)
 {
     const vec magic = vsplat(393216.0f); /* 1.5 * 2^18: the unit of the last place is 1/32 */
-    vec t = vmul(d, a), z = vadd(t, magic), n = _mm512_sub_ps(z, magic), f = _mm512_sub_ps(t, n);
+    vec z = vadd(t, magic), n = _mm512_sub_ps(z, magic), f = _mm512_sub_ps(t, n);
     vec p = vfma(vfma(vsplat(0.2402264974f), f, vsplat(0.6931573298f)), f, vsplat(1.0f));
     vec base = _mm512_permutex2var_ps(_mm512_load_ps(powers), _mm512_castps_si512(z), _mm512_load_ps(powers + 16));
     return vmul(_mm512_scalef_ps(base, n), p); /* scalef: floor(n), and it underflows to 0 by itself */

@@ -1,6 +1,6 @@
 /* Kernel set "neon": primitives for kern_vec.h with AArch64 Advanced SIMD.
  *
- * `vdecay` is a polynomial of degree 5 on the unit interval: table look-ups work on bytes here and would cost more. */
+ * `vexp2` is a polynomial of degree 5 on the unit interval: table look-ups work on bytes here and would cost more. */
 #include <arm_neon.h>
 
 typedef float32x4_t vec;
@@ -63,10 +63,11 @@ PRIM vec vpow2(vec p, vec z)
 }
 
 /* 2^t = 2^n (1 + f c1 + ... + f^5 c5), n = round(t); minimax on |f| <= 1/2, relative error 9.2e-8. */
-PRIM vec vdecay(vec d, vec a)
+PRIM vec vexp2(vec t)
 {
     const vec magic = vsplat(12582912.0f);
-    vec t = vmax(vmul(d, a), vsplat(-125.0f)), z = vadd(t, magic), f = vsubq_f32(t, vsubq_f32(z, magic));
+    t = vmax(t, vsplat(-125.0f));
+    vec z = vadd(t, magic), f = vsubq_f32(t, vsubq_f32(z, magic));
     vec p = vfma(vsplat(0.001326472725f), f, vsplat(0.009671512688f));
     p = vfma(p, f, vsplat(0.05550733744f));
     p = vfma(p, f, vsplat(0.2402224208f));

@@ -43,10 +43,28 @@ static inline float silu_of(float x)
     return x / (1.0f + exp_of(-x));
 }
 
-/* max(a, 0) + log1p(exp(-|a|)); log1p(e) = e P(e) on [0,1], minimax, relative error 3e-8. */
-static inline float softplus_of(float a)
+/* 2^t for t <= 126; minimax on |f| <= 1/2, relative error 9.2e-8. */
+static inline float exp2_of(float t)
 {
-    float e = exp_of(-fabsf(a));
+    t = t < -125.0f ? -125.0f : t;
+    float z = t + magic, f = t - (z - magic);
+    float p = ((0.001326472725f * f + 0.009671512688f) * f + 0.05550733744f) * f + 0.2402224208f;
+    return pow2_of((p * f + 0.6931469776f) * f + 1.0f, z);
+}
+
+static const float ln2 = 0.6931471806f;
+
+/* SiLU(-t ln 2) */
+static inline float silu2_of(float t)
+{
+    return t * -ln2 / (1.0f + exp2_of(t < 126.0f ? t : 126.0f));
+}
+
+/* softplus(t ln 2) = max(t, 0) ln 2 + log1p(e), e = 2^-|t|; log1p(e) = e P(e) on [0,1], minimax, relative error 3e-8.
+ */
+static inline float softplus2_of(float t)
+{
+    float e = exp2_of(-fabsf(t));
     float p = 0.005232694893f * e + -0.02950524233f;
     p = p * e + 0.07822595963f;
     p = p * e + -0.1366324666f;
@@ -55,16 +73,7 @@ static inline float softplus_of(float a)
     p = p * e + 0.3331909684f;
     p = p * e + -0.4999949314f;
     p = p * e + 0.9999999699f;
-    return p * e + (a > 0.0f ? a : 0.0f);
-}
-
-/* 2^t for t <= 0; minimax on |f| <= 1/2, relative error 9.2e-8. */
-static inline float decay_of(float t)
-{
-    t = t < -125.0f ? -125.0f : t;
-    float z = t + magic, f = t - (z - magic);
-    float p = ((0.001326472725f * f + 0.009671512688f) * f + 0.05550733744f) * f + 0.2402224208f;
-    return pow2_of((p * f + 0.6931469776f) * f + 1.0f, z);
+    return p * e + (t > 0.0f ? t : 0.0f) * ln2;
 }
 
 /* y += w x, four inputs a pass: each output still adds its products in the order of the inputs. */
@@ -123,7 +132,8 @@ static void conv(const struct tm_mixer *m, const float *const *window, size_t no
         for (int k = 0; k < m->d_conv; k++)
             for (int c = 0; c < n; c++)
                 x[c] += m->conv_w[k * n + c] * window[k][c];
-        silu(x, 0, n, 1);
+        for (int c = 0; c < n; c++)
+            x[c] = silu2_of(x[c]);
     }
 }
 
@@ -136,7 +146,7 @@ static void delta(const struct tm_mixer *m, const float *t, size_t ldt, size_t n
             for (int c = 0; c < n; c++)
                 out[c] += t[r] * m->dt_w[r * n + c];
         for (int c = 0; c < n; c++)
-            out[c] = softplus_of(out[c]);
+            out[c] = softplus2_of(out[c]);
     }
 }
 
@@ -156,7 +166,7 @@ static void scan(const struct tm_mixer *m, const float *in, float *out, size_t n
             float *h = out + k * n;
             const float *a = m->a + k * n, bk = b[k], ck = b[m->d_state + k];
             for (int c = 0; c < n; c++) {
-                h[c] = decay_of(dt[c] * a[c]) * h[c] + dt[c] * x[c] * bk;
+                h[c] = exp2_of(dt[c] * a[c]) * h[c] + dt[c] * x[c] * bk;
                 y[c] += ck * h[c];
             }
         }
@@ -173,16 +183,22 @@ static void test_exp(const float *x, float *y, size_t n)
         y[i] = exp_of(x[i]);
 }
 
-static void test_softplus(const float *x, float *y, size_t n)
+static void test_exp2(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = softplus_of(x[i]);
+        y[i] = exp2_of(x[i]);
 }
 
-static void test_decay(const float *x, float *y, size_t n)
+static void test_silu2(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = decay_of(x[i]);
+        y[i] = silu2_of(-x[i]);
+}
+
+static void test_softplus2(const float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = softplus2_of(x[i]);
 }
 
 const struct tm_kern tm_kern_portable = {
@@ -196,6 +212,7 @@ const struct tm_kern tm_kern_portable = {
     .delta = delta,
     .scan = scan,
     .exp = test_exp,
-    .softplus = test_softplus,
-    .decay = test_decay,
+    .exp2 = test_exp2,
+    .silu2 = test_silu2,
+    .softplus2 = test_softplus2,
 };

@@ -4,7 +4,7 @@
  *   vload, vstore, vsplat, vadd, vmul, vfma (a b + c), vfnma (c - a b), vmax, vmin, vabs, vrecip (1/x, within 2 ulp),
  *   vsum (of the lanes, in a fixed tree)
  *   vpow2(p, z): p 2^k, where z = k + MAGIC as a float
- *   vdecay(d, a): 2^(d a) for d a <= 0
+ *   vexp2(t): 2^t for t <= 126, with no lower bound
  *   PANEL (vectors of a panel: 2 or 4, a macro; 6 rows of them must fit the registers), KERN_TABLE (name of the table)
  *
  * Order of operations: see kern.h. Each output of `linear` is one chain of fma over the inputs in order, whatever the
@@ -46,10 +46,20 @@ INLINE vec vsilu(vec x)
     return vmul(x, vrecip(vadd(vsplat(1.0f), vexp(vmul(x, vsplat(-1.0f))))));
 }
 
-/* max(a, 0) + log1p(exp(-|a|)); log1p(e) = e P(e) on [0,1], minimax, relative error 3e-8. */
-INLINE vec vsoftplus(vec a)
+#define LN2 0.6931471806f
+
+/* SiLU(-t ln 2) */
+INLINE vec vsilu2(vec t)
 {
-    vec e = vexp(vmul(vabs(a), vsplat(-1.0f)));
+    vec r = vrecip(vadd(vsplat(1.0f), vexp2(vmin(t, vsplat(126.0f)))));
+    return vmul(vmul(t, vsplat(-LN2)), r);
+}
+
+/* softplus(t ln 2) = max(t, 0) ln 2 + log1p(e), e = 2^-|t|; log1p(e) = e P(e) on [0,1], minimax, relative error 3e-8.
+ */
+INLINE vec vsoftplus2(vec t)
+{
+    vec e = vexp2(vmul(vabs(t), vsplat(-1.0f)));
     vec p = vfma(vsplat(0.005232694893f), e, vsplat(-0.02950524233f));
     p = vfma(p, e, vsplat(0.07822595963f));
     p = vfma(p, e, vsplat(-0.1366324666f));
@@ -58,7 +68,7 @@ INLINE vec vsoftplus(vec a)
     p = vfma(p, e, vsplat(0.3331909684f));
     p = vfma(p, e, vsplat(-0.4999949314f));
     p = vfma(p, e, vsplat(0.9999999699f));
-    return vfma(p, e, vmax(a, vsplat(0.0f)));
+    return vfma(p, e, vmul(vmax(t, vsplat(0.0f)), vsplat(LN2)));
 }
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
@@ -184,7 +194,7 @@ static void conv(const struct tm_mixer *m, const float *const *window, size_t no
             v = vfma(w1, vload(win[1] + c), v);
             v = vfma(w2, vload(win[2] + c), v);
             v = vfma(w3, vload(win[3] + c), v);
-            vstore(x + i * I + c, vsilu(v));
+            vstore(x + i * I + c, vsilu2(v));
         }
     }
 }
@@ -197,7 +207,7 @@ static void delta(const struct tm_mixer *m, const float *t, size_t ldt, size_t n
         for (size_t i = 0; i < nodes; i++) {
             vec v = b;
             UNROLL for (int r = 0; r < R; r++) v = vfma(vsplat(t[i * ldt + (size_t)r]), w[r], v);
-            vstore(out + i * I + c, vsoftplus(v));
+            vstore(out + i * I + c, vsoftplus2(v));
         }
     }
 }
@@ -220,7 +230,7 @@ static void scan(const struct tm_mixer *m, const float *in, float *out, size_t n
             vec y = vmul(d, xi);
             UNROLL for (int n = 0; n < N; n++)
             {
-                h[n] = vfma(vdecay(di, a[n]), h[n], vmul(dx, vsplat(b[n])));
+                h[n] = vfma(vexp2(vmul(di, a[n])), h[n], vmul(dx, vsplat(b[n])));
                 y = vfma(vsplat(b[N + n]), h[n], y);
             }
             q = vfma(y, vload(tm_row_z(r, I) + c), q);
@@ -240,16 +250,22 @@ static void test_exp(const float *x, float *y, size_t n)
         vstore(y + i, vexp(vload(x + i)));
 }
 
-static void test_softplus(const float *x, float *y, size_t n)
+static void test_exp2(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i += LANES)
-        vstore(y + i, vsoftplus(vload(x + i)));
+        vstore(y + i, vexp2(vload(x + i)));
 }
 
-static void test_decay(const float *x, float *y, size_t n)
+static void test_silu2(const float *x, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i += LANES)
-        vstore(y + i, vdecay(vload(x + i), vsplat(1.0f)));
+        vstore(y + i, vsilu2(vmul(vload(x + i), vsplat(-1.0f))));
+}
+
+static void test_softplus2(const float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i += LANES)
+        vstore(y + i, vsoftplus2(vload(x + i)));
 }
 
 const struct tm_kern KERN_TABLE = {
@@ -263,6 +279,7 @@ const struct tm_kern KERN_TABLE = {
     .delta = delta,
     .scan = scan,
     .exp = test_exp,
-    .softplus = test_softplus,
-    .decay = test_decay,
+    .exp2 = test_exp2,
+    .silu2 = test_silu2,
+    .softplus2 = test_softplus2,
 };

@@ -45,9 +45,14 @@ static double worst(function *f, double (*exact)(double), double low, double hig
     return max;
 }
 
-static double softplus(double x)
+static double exact_silu2(double x)
 {
-    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
+    return x * M_LN2 / (1.0 + exp2(-x));
+}
+
+static double exact_softplus2(double x)
+{
+    return M_LN2 * fmax(x, 0.0) + log1p(exp2(-fabs(x)));
 }
 
 START_TEST(exponentials_are_accurate)
@@ -55,10 +60,12 @@ START_TEST(exponentials_are_accurate)
     const struct tm_kern *k = sets[_i];
     ck_assert_double_le(worst(k->exp, exp, -86.0, 87.0), 2e-7);
     ck_assert_double_le(worst(k->exp, exp, -1.0, 1.0), 2e-7);
-    ck_assert_double_le(worst(k->softplus, softplus, -40.0, 40.0), 4e-7);
-    ck_assert_double_le(worst(k->softplus, softplus, -1.0, 1.0), 4e-7);
-    ck_assert_double_le(worst(k->decay, exp2, -120.0, 0.0), 2.5e-7);
-    ck_assert_double_le(worst(k->decay, exp2, -1.0, 0.0), 2.5e-7);
+    ck_assert_double_le(worst(k->exp2, exp2, -120.0, 126.0), 2.5e-7);
+    ck_assert_double_le(worst(k->exp2, exp2, -1.0, 0.0), 2.5e-7);
+    ck_assert_double_le(worst(k->silu2, exact_silu2, -80.0, -1e-3), 5e-7);
+    ck_assert_double_le(worst(k->silu2, exact_silu2, 1e-3, 80.0), 5e-7);
+    ck_assert_double_le(worst(k->softplus2, exact_softplus2, -80.0, 80.0), 5e-7);
+    ck_assert_double_le(worst(k->softplus2, exact_softplus2, -1.0, 1.0), 5e-7);
 }
 END_TEST
 
@@ -72,14 +79,17 @@ START_TEST(extreme_arguments_stay_finite)
     k->exp(x, y, 16);
     for (int i = 0; i < 10; i++)
         ck_assert(isfinite(y[i]) && y[i] >= 0.0f);
-    k->softplus(x, y, 16);
+    k->softplus2(x, y, 16);
     for (int i = 0; i < 10; i++)
         ck_assert(isfinite(y[i]) && y[i] >= 0.0f);
+    k->silu2(x, y, 16);
+    for (int i = 0; i < 10; i++)
+        ck_assert(isfinite(y[i]));
     memcpy(y, x, sizeof y);
     k->silu(y, 16, 16, 1);
     for (int i = 0; i < 10; i++)
         ck_assert(isfinite(y[i]));
-    k->decay(t, y, 16);
+    k->exp2(t, y, 16);
     for (int i = 0; i < 6; i++)
         ck_assert(y[i] >= 0.0f && y[i] < 1e-37f);
     ck_assert(y[6] == 1.0f);
