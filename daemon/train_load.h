@@ -5,7 +5,7 @@
 #include "model/dataset.h"
 #include "store/store.h"
 
-enum { TD_TRAIN_PROGRAMS_MAX = 500000 /* programs in memory: about 250 MB */ };
+enum { TD_TRAIN_PROGRAMS_MAX = 500000 /* programs in memory, 1 to 2 kB each */ };
 
 struct td_train_data {
     struct tm_dataset *ds;
