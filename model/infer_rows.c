@@ -71,7 +71,7 @@ static uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
     return sum * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* memcmp() for a constant, short length, without the call and the branches: most comparisons here find equality. */
+/* memcmp() for a constant, short length, without the call and without branches that nothing predicts. */
 static bool same_key(const void *a, const void *b)
 {
     uint64_t x[sizeof(struct tclfeat_key) / 8], y[sizeof(struct tclfeat_key) / 8], differ = 0;
