@@ -157,6 +157,10 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
+bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
+$(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc
+	$(call say,CXX,$<)
+	$(Q)$(CXX) -O3 -march=native -std=c++17 -Wall -Wextra -o $@ $< $(call libs,simdjson)
 $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,libmicrohttpd $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
