@@ -349,6 +349,11 @@ const char *bench_peer_about(const struct bench_peer *p)
     return p->about;
 }
 
+int bench_peer_pid(const struct bench_peer *p)
+{
+    return (int)p->pid;
+}
+
 static const char *ask(struct bench_peer *p, const char *fmt, va_list ap)
 {
     vfprintf(p->to, fmt, ap);

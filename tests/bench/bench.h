@@ -58,6 +58,7 @@ struct bench_peer;
  * cannot be run, says so and returns NULL. */
 struct bench_peer *bench_peer_start(const char *const *argv);
 const char *bench_peer_about(const struct bench_peer *p); /* TEXT */
+int bench_peer_pid(const struct bench_peer *p);
 /* Send a command, return the answer (without line end), valid until the next. */
 const char *bench_peer_ask(struct bench_peer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 double bench_peer_number(struct bench_peer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
