@@ -6,7 +6,8 @@
   chunk NAME I       find the number of programs per call that suits NAME best on batch I; answers it
   time NAME I        seconds of CPU for one pass over batch I
   scores NAME I      scores and ln latencies of batch I, in order
-  train THREADS N    one optimiser step on each of the next N batches of 16 x 32 programs of file 0;
+  train THREADS N B  one optimiser step on each of the next N batches of 16 x 32 programs of file 0, B = 0: the whole
+                     batch padded to its longest program, else sorted by length and run through in blocks of B;
                      answers CPU seconds, wall seconds, programs
 Names: torch (eager, vectorised over all programs of a batch, a loop over the steps), torch_blocked (the same with the
 number of programs a call that suits the caches best), torchscript (scripted and frozen, blocked), tlp_transformer (the network of TLP, ASPLOS'23, 610 k parameters, on TLP's rows). Rows are ready-made and padded before
@@ -202,11 +203,10 @@ class Bench:
 
     def begin_training(self):
         d = self.data["torch"][0]
-        cost = np.where(np.isfinite(d.cost), d.cost, np.inf)
-        best = np.full(d.n_tasks, np.inf)
-        np.minimum.at(best, d.task, cost)
-        self.y = torch.from_numpy((best[d.task] / cost).astype(np.float32))
-        self.ln_cost = torch.from_numpy(np.log(cost).astype(np.float32))
+        best = np.full(d.n_tasks, 1e30)  # of tasks without a valid program
+        np.minimum.at(best, d.task, d.cost)
+        self.y = torch.from_numpy((best[d.task] / d.cost).astype(np.float32))
+        self.ln_cost = torch.from_numpy(np.log(d.cost).astype(np.float32))
         rng, chunks = np.random.default_rng(1), []
         for t in range(d.n_tasks):
             own = rng.permutation(np.flatnonzero(d.task == t))
@@ -219,11 +219,18 @@ class Bench:
         rest = [p for n, p in self.trained.named_parameters() if not (p.dim() > 1 and n != "a_log")]
         self.optimizer = torch.optim.Adam([{"params": decays, "weight_decay": 1e-6}, {"params": rest}], lr=7e-4)
 
-    def step(self, chunks):
+    def outputs(self, programs, block):
         d = self.data["torch"][0]
+        order = np.argsort(d.start[programs + 1] - d.start[programs], kind="stable")
+        out = []
+        for k in range(0, len(order), block):
+            x, mask = d.pad(programs[order[k:k + block]])
+            out.append(self.trained(x, mask, d.summary[programs[order[k:k + block]]]))
+        return torch.cat(out)[torch.from_numpy(np.argsort(order, kind="stable"))]
+
+    def step(self, chunks, block):
         programs = np.concatenate(chunks)
-        x, mask = d.pad(programs)
-        out = self.trained(x, mask, d.summary[programs])
+        out = self.outputs(programs, block or len(programs))
         y, s = self.y[programs], out[:, 0]
         task = torch.from_numpy(np.repeat(np.arange(len(chunks)), [len(c) for c in chunks]))
         weight = (y[:, None] - y[None]).clamp(min=0) * (task[:, None] == task[None])
@@ -236,13 +243,13 @@ class Bench:
         self.optimizer.step()
         return len(programs)
 
-    def train(self, threads, n):
+    def train(self, threads, n, block):
         if self.optimizer is None:
             self.begin_training()
         torch.set_num_threads(threads)
         cpu, wall, programs = time.process_time(), time.perf_counter(), 0
         for _ in range(n):
-            programs += self.step(self.batches[self.next_batch % len(self.batches)])
+            programs += self.step(self.batches[self.next_batch % len(self.batches)], block)
             self.next_batch += 1
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
         torch.set_num_threads(1)
@@ -265,7 +272,7 @@ def main():
         elif what == "scores":
             print(bench.scores(rest[0], int(rest[1])), flush=True)
         elif what == "train":
-            print(bench.train(int(rest[0]), int(rest[1])), flush=True)
+            print(bench.train(*map(int, rest)), flush=True)
         else:
             print("unknown command", flush=True)
 
