@@ -33,14 +33,19 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const struct tl_program *sort_base; /* qsort has no context argument */
-static uint64_t sort_seed;
-static int by_task_and_draw(const void *a, const void *b)
+struct draw {
+    const struct tl_program *programs;
+    uint64_t seed;
+};
+
+/* Tasks together, each task's programs in the order of the draw. */
+static int by_task_and_draw(const void *a, const void *b, void *arg)
 {
-    const struct tl_program *x = &sort_base[*(const uint32_t *)a], *y = &sort_base[*(const uint32_t *)b];
+    const struct draw *d = arg;
+    const struct tl_program *x = &d->programs[*(const uint32_t *)a], *y = &d->programs[*(const uint32_t *)b];
     if (x->task != y->task)
         return x->task < y->task ? -1 : 1;
-    uint64_t dx = ts_draw(sort_seed, x->hash), dy = ts_draw(sort_seed, y->hash);
+    uint64_t dx = ts_draw(d->seed, x->hash), dy = ts_draw(d->seed, y->hash);
     return dx != dy ? (dx < dy ? -1 : 1) : memcmp(x->hash, y->hash, 16);
 }
 
@@ -199,9 +204,8 @@ int tl_eval_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys
     double t0 = now();
     for (uint32_t i = 0; i < c->n_programs; i++)
         order[i] = i;
-    sort_base = c->programs;
-    sort_seed = o->train.seed;
-    qsort(order, c->n_programs, sizeof *order, by_task_and_draw);
+    struct draw draw = {c->programs, o->train.seed};
+    qsort_r(order, c->n_programs, sizeof *order, by_task_and_draw, &draw);
     for (uint32_t i = 0, j; i < c->n_programs; i = j) {
         const struct tl_task *t = &c->tasks[c->programs[order[i]].task];
         for (j = i; j < c->n_programs && c->programs[order[j]].task == c->programs[order[i]].task; j++)
