@@ -1,5 +1,5 @@
-/* Configuration: one table (config.def) gives file keys, flags' and environment names, defaults, limits, the commented default file and the manual.
- * Precedence: flag > environment (TCLD_<KEY>) > file > default. */
+/* Configuration: one table (config.def) gives file keys, flags' and environment names, defaults, limits, the commented
+ * default file and the manual. Precedence: flag > environment (TCLD_<KEY>) > file > default. */
 #ifndef TD_CONFIG_H
 #define TD_CONFIG_H
 
@@ -9,36 +9,43 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Only the control thread changes a configuration after start (td_config_reload), and of strings only log_level, which it alone reads. */
+/* Only the control thread changes a configuration after start (td_config_reload), and of strings only log_level, which
+ * it alone reads. */
 struct td_config {
-#define STR(key, def, reload, help) char *key;
+#define STR(key, def, reload, help)           char *key;
 #define INT(key, def, min, max, reload, help) _Atomic int64_t key;
-#define BOOL(key, def, reload, help) _Atomic bool key;
+#define BOOL(key, def, reload, help)          _Atomic bool key;
 #include "daemon/config.def"
 #undef STR
 #undef INT
 #undef BOOL
-    char *file;             /* path of the file read, NULL none */
-    char *port_file;        /* --port-file, NULL none */
+    char *file;      /* path of the file read, NULL none */
+    char *port_file; /* --port-file, NULL none */
 };
 
 enum { TD_CONFIG_VALUE_MAX = 512 /* bytes of a value */, TD_CONFIG_LINE_MAX = 4096 /* bytes of a line of a comment */ };
 
-int td_config_defaults(struct td_config *c);        /* NO_MEMORY */
-void td_config_free(struct td_config *c);           /* zeroes *c */
+int td_config_defaults(struct td_config *c); /* NO_MEMORY */
+void td_config_free(struct td_config *c);    /* zeroes *c */
 /* CONFIG with "FILE:LINE: ..." and the nearest key's name; remembers path in c->file. */
 int td_config_read_file(struct td_config *c, const char *path, struct tp_err *e);
-int td_config_read_env(struct td_config *c, struct tp_err *e);     /* TCLD_<KEY>; an unknown TCLD_ name is an error but for those of TCLD_ENV_OTHER */
+/* TCLD_<KEY>. Other TCLD_ names belong to other tools, but one that looks like a slip of a key is an error. */
+int td_config_read_env(struct td_config *c, struct tp_err *e);
 int td_config_set(struct td_config *c, const char *key, const char *value, struct tp_err *e);
-int td_config_check(const struct td_config *c, struct tp_err *e);  /* values that do not go together; addresses that need tokens or insecure */
-void td_config_print(const struct td_config *c, struct tp_buf *out);    /* --print-config: a file that gives this configuration */
-const char *td_config_state_dir(const struct td_config *c);        /* state_dir, else the first of $STATE_DIRECTORY, else "./var" */
-/* Take over what `now` has otherwise and a running daemon can change. Calls fn(arg, key, reloaded) for each key that differs. */
-void td_config_reload(struct td_config *c, const struct td_config *now, void (*fn)(void *arg, const char *key, bool reloaded), void *arg);
+/* Values that do not go together; addresses beyond loopback without insecure. */
+int td_config_check(const struct td_config *c, struct tp_err *e);
+/* --print-config: a file that gives this configuration. */
+void td_config_print(const struct td_config *c, struct tp_buf *out);
+/* state_dir, else the first of $STATE_DIRECTORY, else "./var". */
+const char *td_config_state_dir(const struct td_config *c);
+/* Take over what `now` has otherwise and a running daemon can change. Calls fn(arg, key, reloaded) for each key that
+ * differs. */
+void td_config_reload(struct td_config *c, const struct td_config *now,
+                      void (*fn)(void *arg, const char *key, bool reloaded), void *arg);
 
 /* The nearest of names (NULL-terminated) by edit distance, or NULL when none is near enough to be a slip. */
 const char *td_nearest(const char *word, const char *const *names);
-extern const char *const td_config_keys[];          /* NULL-terminated */
+extern const char *const td_config_keys[]; /* NULL-terminated */
 bool td_config_is_bool(const char *key);
 
 #endif

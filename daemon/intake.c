@@ -50,8 +50,9 @@ void *td_intake_target(void *cls, const char *uri, struct MHD_Connection *c)
     info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     r->conn = info ? info->socket_context : NULL;
     if (r->conn) {
+        int64_t begun = atomic_exchange(&r->conn->begun, 0);
         atomic_store(&r->conn->idle, false);
-        atomic_store(&r->conn->deadline, r->t0 / 1000 + config_of(r)->request_timeout_seconds * 1000);
+        atomic_store(&r->conn->deadline, (begun ? begun : r->t0 / 1000) + config_of(r)->request_timeout_seconds * 1000);
     }
     if (td_target_parse(uri, &r->target, &r->refused) == 0)
         r->refused.code = TP_OK;
@@ -86,6 +87,31 @@ static size_t declared(const struct td_request *r)
         return 0;
     n = strtoull(cl, NULL, 10); /* too large for it: ULLONG_MAX, which is beyond every limit */
     return n < SIZE_MAX ? (size_t)n : SIZE_MAX - 1;
+}
+
+static enum MHD_Result count_framing(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    (void)kind, (void)value;
+    if (strcasecmp(key, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 || strcasecmp(key, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0)
+        ++*(int *)cls;
+    return MHD_YES;
+}
+
+/* A body whose end two readers could see in different places is refused: a proxy in front of us may be the other one.
+ * libmicrohttpd takes the first of several lengths, and chunks before a length. */
+static int check_framing(struct td_request *r, size_t length, struct tp_err *e)
+{
+    const char *te = td_req_header(r, MHD_HTTP_HEADER_TRANSFER_ENCODING);
+    int n = 0;
+
+    if (length == 0 && !td_req_header(r, MHD_HTTP_HEADER_CONTENT_LENGTH))
+        return 0;
+    MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_framing, &n);
+    if (n == 1 && (!te || strcasecmp(te, "chunked") == 0))
+        return 0;
+    r->close = true;
+    return tp_fail(e, TP_E_BAD_REQUEST,
+                   "give the length of the body once, as Content-Length or as Transfer-Encoding: chunked");
 }
 
 static size_t limit_of(const struct td_request *r)
@@ -163,6 +189,8 @@ static int check(struct td_request *r, const char *method, size_t length, struct
 
     if (r->refused.code)
         return -(int)r->refused.code;
+    if ((rc = check_framing(r, length, e)) != 0)
+        return rc;
     rc = td_route_match(td_routes, method, &r->target, &r->match, e);
     if (rc)
         return rc;
@@ -177,6 +205,7 @@ static int check(struct td_request *r, const char *method, size_t length, struct
     }
     if (atomic_load(&s->connections) > (size_t)d->config.connection_limit) {
         r->close = true;
+        td_count(d->metrics, TD_C_OVERLOAD, 1);
         return tp_fail(e, TP_E_OVERLOADED, "too many connections are open; try again later");
     }
     /* told before the body is read; the pool itself refuses again when it fills up meanwhile */
@@ -227,7 +256,7 @@ static enum MHD_Result begin(struct td_request *r, const char *method)
     if (!r->refused.code)
         r->refused = e;
     expect = td_req_header(r, MHD_HTTP_HEADER_EXPECT);
-    if (length <= TD_DISCARD_MAX && !(length > 0 && expect))
+    if (length <= TD_DISCARD_MAX && !r->close && !(length > 0 && expect))
         return MHD_YES;
     r->close = true;
     r->linger = true;
@@ -282,6 +311,10 @@ static void run(void *task, void *worker)
 {
     struct td_request *r = task;
 
+    if (atomic_load_explicit(&r->http->server->cut, memory_order_relaxed)) { /* nobody waits for it any more */
+        td_reply_fail(r, TP_E_DRAINING, "the daemon is shutting down");
+        return;
+    }
     r->worker = worker;
     r->match.route->handler(r);
 }
@@ -399,6 +432,7 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
                                                                                       : conf->request_timeout_seconds;
         atomic_store(&r->conn->deadline, now + patience * 1000);
         atomic_store(&r->conn->idle_start, now);
+        atomic_store(&r->conn->begun, 0);
         atomic_store(&r->conn->idle, true);
     }
     struct td_server *s = r->http->server;

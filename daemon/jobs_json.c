@@ -91,27 +91,36 @@ static void put_finished(struct tp_buf *out, const struct st_job *row)
     json_decref(result);
 }
 
-void td_job_row_json(struct td_jobs *js, const struct st_job *row, struct tp_buf *out)
+/* Of a job that is in memory, memory tells: DELETE looks there too, and the two must not contradict each other while
+ * the end of a job is stored. */
+static bool put_live(struct td_jobs *js, int64_t id, struct tp_buf *out)
 {
-    const struct td_job *j = NULL;
+    const struct td_job *j;
 
     pthread_mutex_lock(&js->mu);
-    if (row->finished == 0)
-        j = td_jobs_find_locked(js, row->id);
+    j = td_jobs_find_locked(js, id);
     if (j != NULL)
         td_job_json_locked(j, out);
     pthread_mutex_unlock(&js->mu);
-    if (j == NULL)
+    return j != NULL;
+}
+
+void td_job_row_json(struct td_jobs *js, const struct st_job *row, struct tp_buf *out)
+{
+    if (!put_live(js, row->id, out))
         put_finished(out, row);
 }
 
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
 {
     struct st_job row = {0};
-    int rc = st_job_get(r, id, &row, e);
+    int rc;
 
+    if (put_live(js, id, out))
+        return 0;
+    rc = st_job_get(r, id, &row, e); /* a job leaves memory only when its end is stored */
     if (rc == 0)
-        td_job_row_json(js, &row, out);
+        put_finished(out, &row);
     st_job_clear(&row);
     return rc;
 }

@@ -42,7 +42,7 @@ struct td_metrics *td_metrics_new(void);
 void td_metrics_free(struct td_metrics *m);
 void td_count(struct td_metrics *m, enum td_counter c, uint64_t n);
 void td_gauge(struct td_metrics *m, enum td_gauge g, double v);
-void td_observe(struct td_metrics *m, enum td_histogram h, double v);   /* seconds */
-void td_metrics_write(struct td_metrics *m, struct tp_buf *out);        /* text format 0.0.4 */
+void td_observe(struct td_metrics *m, enum td_histogram h, double v); /* seconds */
+void td_metrics_write(struct td_metrics *m, struct tp_buf *out);      /* text format 0.0.4 */
 
 #endif

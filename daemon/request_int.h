@@ -1,7 +1,8 @@
-/* Inside of requests: shared by server.c (connections), intake.c (from first header to handler), request.c (replies) and stream.c. Not for handlers.
+/* Inside of requests: shared by server.c (connections), intake.c (from first header to handler), request.c (replies)
+ * and stream.c. Not for handlers.
  *
- * A request belongs to its HTTP thread, but between suspension and reply to whoever runs the handler. The connection is suspended first and the
- * request is enqueued after, so a reply can never come before the suspension. */
+ * A request belongs to its HTTP thread, but between suspension and reply to whoever runs the handler. The connection is
+ * suspended first and the request is enqueued after, so a reply can never come before the suspension. */
 #ifndef TD_REQUEST_INT_H
 #define TD_REQUEST_INT_H
 
@@ -21,13 +22,15 @@ enum {
     TD_REPLY_HEADERS_MAX = 8,
     TD_REQUEST_ID_MAX = 64,
     TD_WEIGHTS_BODY_MAX = 4 << 20,
-    TD_DISCARD_MAX = 256 * 1024,    /* bytes of a refused body that are read to keep the connection */
-    TD_DISCARD_CHUNKED_MAX = 256 << 20, /* bytes read behind the point where a body of unknown length was refused; then it is cut off */
+    TD_DISCARD_MAX = 256 * 1024, /* bytes of a refused body that are read to keep the connection */
+    /* bytes that are read behind the point where a body of unknown length was refused; then it is cut off */
+    TD_DISCARD_CHUNKED_MAX = 256 << 20,
     TD_HEALTH_CONNECTIONS = 64,
     TD_RETRY_SECONDS = 1
 };
 
-/* One connection. Made and freed by its HTTP thread; the sweep of the control thread reads it under the server's conn_lock. */
+/* One connection. Made and freed by its HTTP thread; the sweep of the control thread reads it under the server's
+ * conn_lock. */
 struct td_conn {
     struct td_conn *prev, *next;
     int fd;
@@ -35,12 +38,13 @@ struct td_conn {
     /* When the connection is closed for being late, monotonic ms; INT64_MAX while a handler or a reply is at work. */
     _Atomic int64_t deadline;
     _Atomic bool idle;          /* between requests */
+    _Atomic int64_t begun;      /* when the sweep saw the next request begin to come in, monotonic ms; 0 it did not */
     int64_t seen_bytes;         /* sweep only: TCP bytes received when first seen idle, -1 not looked yet */
     int64_t idle_since;         /* sweep only: which idle period seen_bytes belongs to */
     _Atomic int64_t idle_start; /* monotonic ms */
 };
 
-struct td_http {                /* one listener and its threads */
+struct td_http { /* one listener and its threads */
     struct td_server *server;
     struct MHD_Daemon *mhd;
     struct td_listener listener;
@@ -50,14 +54,14 @@ struct td_server {
     struct td_daemon *daemon;
     struct td_http http[TD_LISTENERS_MAX + 2];
     int n_http;
-    pthread_mutex_t conn_lock;  /* guards the list of connections; innermost */
+    pthread_mutex_t conn_lock; /* guards the list of connections; innermost */
     struct td_conn *conns;
     pthread_mutex_t stream_lock; /* guards the list of streams; taken before a stream's own lock */
     struct td_stream *streams;
-    bool streams_end;           /* under stream_lock: new streams end at their first pause */
+    bool streams_end; /* under stream_lock: new streams end at their first pause */
     _Atomic size_t connections, busy, suspended;
-    _Atomic size_t body_bytes;  /* memory of all bodies */
-    _Atomic bool draining;
+    _Atomic size_t body_bytes; /* memory of all bodies */
+    _Atomic bool draining, cut;
     _Atomic uint64_t next_id;
     uint64_t id_seed;
 };
@@ -73,47 +77,49 @@ struct td_request {
     struct td_target target;
     struct td_match match;
     char method[16], id[TD_REQUEST_ID_MAX + 1];
-    int64_t t0;                 /* monotonic us */
+    int64_t t0; /* monotonic us */
     /* the body */
     struct td_decoder *decoder;
     struct tp_buf body;
     size_t limit, charged, bytes_in, discarded;
     bool ndjson;
-    struct tp_err refused;      /* code != OK: the rest of the body is read and thrown away, then this is the reply */
+    struct tp_err refused; /* code != OK: the rest of the body is read and thrown away, then this is the reply */
     /* the handler */
     void *worker;
     bool suspended;
-    char *cursor;               /* decoded, owned */
+    char *cursor; /* decoded, owned */
     /* the reply */
     struct MHD_Response *response;
     int status;
     uint64_t bytes_out;
-    bool close;                 /* say "Connection: close" */
-    bool linger;                /* input is left unread: read it for a while after the reply */
+    bool close;  /* say "Connection: close" */
+    bool linger; /* input is left unread: read it for a while after the reply */
     int n_headers;
     struct td_reply_header {
-        char *name, *value;     /* one allocation */
+        char *name, *value; /* one allocation */
     } headers[TD_REPLY_HEADERS_MAX];
 };
 
-int64_t td_now_us(void);        /* monotonic */
+int64_t td_now_us(void); /* monotonic */
 
 /* intake.c: libmicrohttpd's callbacks; cls is the struct td_http. */
 void *td_intake_target(void *cls, const char *uri, struct MHD_Connection *c);
-enum MHD_Result td_intake(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version, const char *data,
-                          size_t *n, void **req);
+enum MHD_Result td_intake(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
+                          const char *data, size_t *n, void **req);
 void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum MHD_RequestTerminationCode code);
 
 /* request.c */
 void td_request_free(struct td_request *r);
-void td_request_problem(struct td_request *r, const struct tp_err *e);              /* sets the reply, does not resume */
-enum MHD_Result td_request_queue(struct td_request *r);                             /* hands the reply to libmicrohttpd, on its thread */
-void td_request_ready(struct td_request *r, struct MHD_Response *resp, int status); /* reply is there: resume if suspended */
-struct MHD_Response *td_request_response(struct tp_buf *body);                      /* takes the bytes */
-void td_request_decorate(struct td_request *r, struct MHD_Response *resp, const char *content_type); /* headers that every reply has */
+void td_request_problem(struct td_request *r, const struct tp_err *e); /* sets the reply, does not resume */
+enum MHD_Result td_request_queue(struct td_request *r); /* hands the reply to libmicrohttpd, on its thread */
+/* reply is there: resume if suspended */
+void td_request_ready(struct td_request *r, struct MHD_Response *resp, int status);
+struct MHD_Response *td_request_response(struct tp_buf *body); /* takes the bytes */
+/* headers that every reply has */
+void td_request_decorate(struct td_request *r, struct MHD_Response *resp, const char *content_type);
 
 /* stream.c */
-void td_streams_wake(struct td_server *s, bool end);    /* end: no stream sleeps again */
+void td_streams_wake(struct td_server *s, bool end); /* end: no stream sleeps again */
 void td_streams_sweep(struct td_server *s);
 
 #endif

@@ -114,6 +114,7 @@ static void watch_idle(struct td_conn *n, int64_t now, int64_t request_ms)
     } else if (seen != n->seen_bytes) {
         int64_t deadline = atomic_load(&n->deadline);
         n->seen_bytes = INT64_MAX; /* once: every later byte would differ too, and must not move the deadline */
+        atomic_store(&n->begun, now);
         if (deadline > now + request_ms)
             atomic_compare_exchange_strong(&n->deadline, &deadline, now + request_ms);
     }
@@ -270,6 +271,7 @@ void td_server_quiesce(struct td_server *s)
 
 void td_server_cut(struct td_server *s)
 {
+    atomic_store(&s->cut, true);
     pthread_mutex_lock(&s->conn_lock);
     for (struct td_conn *n = s->conns; n; n = n->next)
         shutdown(n->fd, SHUT_RDWR);

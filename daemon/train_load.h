@@ -5,7 +5,7 @@
 #include "model/dataset.h"
 #include "store/store.h"
 
-enum { TD_TRAIN_PROGRAMS_MAX = 500000 /* programs in memory: about 250 MB */ };
+enum { TD_TRAIN_PROGRAMS_MAX = 500000 /* programs in memory, 1 to 2 kB each */ };
 
 struct td_train_data {
     struct tm_dataset *ds;
@@ -16,8 +16,9 @@ struct td_train_data {
 struct td_train_want {
     const struct st_hardware *hw;
     enum tclfeat_set features;
-    uint32_t per_task; /* at most so many programs of each task, 0 all; less when TD_TRAIN_PROGRAMS_MAX asks for it */
-    uint64_t seed;     /* of the sample */
+    /* at most so many programs of each task, 0 all; less when TD_TRAIN_PROGRAMS_MAX asks for it */
+    uint32_t per_task;
+    uint64_t seed;             /* of the sample */
     const uint8_t (*only)[16]; /* not NULL: just these, ascending by memcmp, and no sampling */
     size_t n_only;
     /* Called now and then with the share done; non-zero = stop: CANCELLED. */

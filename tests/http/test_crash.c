@@ -1,6 +1,9 @@
 /* Durability: the daemon is killed with SIGKILL at arbitrary moments while agents post measurements. Whatever was
  * acknowledged is there afterwards, once; whatever was not is there whole or not at all by record, and posting it again
- * completes it. */
+ * completes it.
+ *
+ * Most tests start daemons of their own, from the test's main thread, in folders of their own; one that a failing test
+ * leaves behind dies with the test's process. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <pthread.h>

@@ -1,4 +1,7 @@
-/* Hardware: create, update, defaults, list, show, delete. */
+/* Hardware: create, update, defaults, list, show, delete.
+ *
+ * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet; where a case
+ * needs a model, its first test trains one. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* The process: command line, configuration, listeners, state directory, signals, and what a violent end leaves behind.
- */
+
+ *
+ * Most tests start daemons of their own, from the test's main thread, in folders of their own; one that a failing test
+ leaves
+ * behind dies with the test's process. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <arpa/inet.h>
@@ -494,6 +498,42 @@ START_TEST(sigterm_in_a_job_ends_in_time)
 }
 END_TEST
 
+START_TEST(followers_of_a_job_do_not_hold_the_drain)
+{
+    enum { N = 8 };
+    int fd[N];
+    struct tc_daemon *d = bb_start(bb_path("followers"), NULL);
+    bb_put_hardware("cut");
+    bb_post_demo("cut", 9, 3);
+    int64_t id = bb_retrain("cut", "{\"mode\": \"finetune\", \"epochs\": 1000}");
+    struct bb_text get = bb_printf("GET /v1/jobs/%lld/events HTTP/1.1\r\nHost: a\r\n\r\n", (long long)id);
+    for (int i = 0; i < N; i++) {
+        fd[i] = bb_connect();
+        bb_send(fd[i], get.p, get.n);
+        bb_recv(fd[i], "event: progress", 10, NULL);
+    }
+    tc_daemon_signal(d, SIGTERM);
+    ck_assert_int_eq(tc_daemon_wait(d, bb_slow() ? 60 : 10), 0);
+    for (int i = 0; i < N; i++)
+        close(fd[i]);
+    tc_daemon_free(d);
+}
+END_TEST
+
+START_TEST(stopping_right_after_a_reply_is_clean)
+{
+    /* a worker may still be on its way out of the last reply */
+    struct bb_text t = bb_records(0, 20);
+    for (int i = 0; i < (bb_slow() ? 5 : 20); i++) {
+        struct tc_daemon *d = bb_start(bb_path("quick"), NULL);
+        bb_put_hardware("quick");
+        bb_counts(bb_lines(t.p, t.n, "/v1/hardware/quick/measurements"), 20, 0, 0);
+        bb_problem(bb_lines(t.p, t.n, "/v1/hardware/quick/predict"), 409, "no-model");
+        bb_stop(d);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/lifecycle");
@@ -527,6 +567,7 @@ int main(void)
     tcase_add_test(tc, sigterm_finishes_the_request_in_flight);
     tcase_add_test(tc, idle_connections_do_not_hold_the_drain);
     tcase_add_test(tc, sigint_stops_it_too);
+    tcase_add_test(tc, stopping_right_after_a_reply_is_clean);
     tcase_add_test(tc, second_sigterm_hurries);
     tcase_add_test(tc, drain_seconds_bound_the_wait);
     tcase_add_test(tc, sighup_reloads_and_says_what_it_cannot);
@@ -535,5 +576,6 @@ int main(void)
     tc = bb_case_own(s, "jobs", 90);
     tcase_add_test(tc, kill_9_in_a_job_marks_it_interrupted_and_keeps_the_model);
     tcase_add_test(tc, sigterm_in_a_job_ends_in_time);
+    tcase_add_test(tc, followers_of_a_job_do_not_hold_the_drain);
     return bb_main(s);
 }

@@ -1,5 +1,8 @@
 /* Prediction while a training job runs and the active model is switched: every call is answered, and every answer comes
- * from one model whole. */
+ * from one model whole.
+ *
+ * Most tests start daemons of their own, from the test's main thread, in folders of their own; one that a failing test
+ * leaves behind dies with the test's process. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <pthread.h>

@@ -1,4 +1,7 @@
-/* Hard clients: many connections, slow ones, ones that leave, more work than there is room for. */
+/* Hard clients: many connections, slow ones, ones that leave, more work than there is room for.
+ *
+ * Most tests start daemons of their own, from the test's main thread, in folders of their own; one that a failing test
+ * leaves behind dies with the test's process. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <errno.h>

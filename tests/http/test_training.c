@@ -1,4 +1,7 @@
-/* Retraining: what is asked, how a job lives and ends, its events, and what comes of it. */
+/* Retraining: what is asked, how a job lives and ends, its events, and what comes of it.
+ *
+ * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet; where a case
+ * needs a model, its first test trains one. No clock decides but as a generous upper bound. */
 #include "tests/http/suite.h"
 
 #include <math.h>
