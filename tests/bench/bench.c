@@ -202,34 +202,112 @@ struct bench_text bench_read(const char *path)
     return (struct bench_text){b.p, b.n};
 }
 
-struct tp_record *bench_records(const char *path, size_t *n)
+/* Pieces of one block of memory; without the block they are only counted. */
+struct arena {
+    char *p;
+    size_t n;
+};
+
+static void *keep(struct arena *a, const void *from, size_t n)
 {
-    struct bench_text t = bench_read(path);
-    size_t cap = 1;
-    for (size_t i = 0; i < t.n; i++)
-        cap += t.p[i] == '\n';
-    struct tp_record *r = bench_alloc(cap, sizeof *r);
-    *n = 0;
-    for (const char *p = t.p, *end; *p; p = *end ? end + 1 : end) {
+    char *to = a->p ? a->p + a->n : NULL;
+    if (to && n)
+        memcpy(to, from, n);
+    a->n += (n + 7) / 8 * 8;
+    return to;
+}
+
+static struct tp_str keep_str(struct arena *a, struct tp_str s)
+{
+    return (struct tp_str){keep(a, s.s, s.n), s.n};
+}
+
+static void keep_task(struct arena *a, struct tp_task *t)
+{
+    t->workload_key = keep_str(a, t->workload_key);
+    t->target = keep_str(a, t->target);
+    t->target_host = keep_str(a, t->target_host);
+    struct tp_str *names = keep(a, t->names, t->n_names * sizeof *names);
+    for (uint32_t i = 0; i < t->n_names; i++) {
+        struct tp_str name = keep_str(a, t->names[i]);
+        if (names)
+            names[i] = name;
+    }
+    t->names = names;
+}
+
+static bool same_task(const struct tp_task *a, const struct tp_task *b)
+{
+    struct tp_buf x = {0}, y = {0};
+    tp_task_emit(a, &x);
+    tp_task_emit(b, &y);
+    bool same = x.n == y.n && memcmp(x.p, y.p, x.n) == 0;
+    tp_buf_free(&x);
+    tp_buf_free(&y);
+    return same;
+}
+
+/* *to is a copy of *r whose parts are in the arena; `last` (may be NULL) lends its task when that is the same. */
+static void keep_record(struct arena *a, const struct tp_record *r, const struct tp_record *last, struct tp_record *to)
+{
+    struct tp_record copy = *r;
+    copy.mem = NULL;
+    if (last && same_task(&last->task, &r->task))
+        copy.task = last->task;
+    else
+        keep_task(a, &copy.task);
+    copy.version = keep_str(a, r->version);
+    copy.result.costs = keep(a, r->result.costs, r->has_result ? r->result.n_costs * sizeof *r->result.costs : 0);
+    copy.steps = keep(a, r->steps, r->n_steps * sizeof *r->steps);
+    for (uint32_t i = 0; i < r->n_steps; i++) {
+        const struct tp_step *s = &r->steps[i];
+        const int32_t *list = keep(a, s->list, s->n_list * sizeof *list);
+        struct tp_str str = keep_str(a, s->str);
+        if (copy.steps) {
+            copy.steps[i].list = list;
+            copy.steps[i].str = str;
+        }
+    }
+    if (to)
+        *to = copy;
+}
+
+/* Parses the text; with r it keeps the records, without it only counts what they take. */
+static size_t parse_all(const char *path, const char *text, struct arena *a, struct tp_record *r)
+{
+    struct tp_record line;
+    size_t n = 0;
+    tp_record_init(&line);
+    for (const char *p = text, *end; *p; p = *end ? end + 1 : end) {
         struct tp_err e;
         end = p + strcspn(p, "\n");
         if (end == p)
             continue;
-        tp_record_init(&r[*n]);
-        if (tp_record_parse(&r[*n], p, (size_t)(end - p), &e))
-            bench_die("%s: record %zu: %s", path, *n, e.detail);
-        (*n)++;
+        if (tp_record_parse(&line, p, (size_t)(end - p), &e))
+            bench_die("%s: record %zu: %s", path, n, e.detail);
+        keep_record(a, &line, r && n ? &r[n - 1] : NULL, r ? &r[n] : NULL);
+        n++;
     }
-    free(t.p);
+    tp_record_free(&line);
+    return n;
+}
+
+struct tp_record *bench_records(const char *path, size_t *n)
+{
+    struct bench_text t = bench_read(path);
+    struct arena a = {0};
+    *n = parse_all(path, t.p, &a, NULL);
     if (*n == 0)
         bench_die("%s: no records", path);
+    struct tp_record *r = bench_alloc(a.n + *n * sizeof *r, 1);
+    a = (struct arena){(char *)(r + *n), 0};
+    parse_all(path, t.p, &a, r);
+    free(t.p);
     return r;
 }
 
-void bench_records_free(struct tp_record *r, size_t n)
+void bench_records_free(struct tp_record *r)
 {
-    for (size_t i = 0; i < n; i++)
-        tp_record_free(&r[i]);
     free(r);
 }
 

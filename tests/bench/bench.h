@@ -41,9 +41,10 @@ struct bench_text {
     size_t n;
 };
 struct bench_text bench_read(const char *path); /* a whole file, .gz unpacked; p is NUL-terminated, the caller's */
-/* Parse every line. Returns the records, *n of them, the caller's. */
+/* Parse every line. Returns the records, *n of them, to be released with bench_records_free(). They lie one behind the
+ * other in one piece of memory, with one copy of each task: as close as a caller would keep them. */
 struct tp_record *bench_records(const char *path, size_t *n);
-void bench_records_free(struct tp_record *r, size_t n);
+void bench_records_free(struct tp_record *r);
 /* Encode records, one program each (equal ones stay apart), as a dataset. */
 struct tm_dataset *bench_dataset(enum tclfeat_set set, const struct tp_record *r, size_t n);
 /* For the peers, little endian: uint32 n, rows, cols, summary columns, ids, tasks; then rows[], start[n + 1], ids[],

@@ -483,7 +483,7 @@ int main(int argc, char **argv)
             close(b.fd[s]);
     tp_buf_free(&b.reply.text);
     tp_buf_free(&weights);
-    bench_records_free(b.record, n);
+    bench_records_free(b.record);
     free(b.lines.p);
     free(b.score);
     free(b.latency);

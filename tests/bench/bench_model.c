@@ -407,7 +407,7 @@ int main(int argc, char **argv)
         tm_plan_free(b.variant[v].plan);
     }
     for (size_t f = 0; f < b.n_files; f++)
-        bench_records_free(b.file[f].record, b.file[f].n);
+        bench_records_free(b.file[f].record);
     tm_model_free(m);
     free(b.score);
     free(b.latency);

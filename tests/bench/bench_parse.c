@@ -170,7 +170,7 @@ static void add_states(const char *path)
     }
     tp_buf_free(&task);
     tp_buf_free(&last);
-    bench_records_free(r, n);
+    bench_records_free(r);
 }
 
 static void add_file(const char *path)
