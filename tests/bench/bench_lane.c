@@ -1,6 +1,6 @@
 /* Whole predict requests over loopback: what a small one waits for, and what a large one costs beyond the model.
  *
- *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-o "--key=value"]...
+ *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..5] [-o "--key=value"]...
  *
  * Starts a daemon of its own below $TMPDIR, trains a model on tests/data/demo, then:
  *   small: one keep-alive client asks for one record at a time: alone, beside 1, 2 and 4 clients that send 2,048
@@ -26,7 +26,7 @@ enum { MAX_ROUNDS = 64, MAX_SAMPLES = 1 << 20, MAX_LARGE = 4, MAX_RECORDS = 4096
 #define HW   "lane"
 #define PATH "/v1/hardware/" HW "/predict"
 
-static int port, rounds = 5;
+static int port, rounds = 5, only = -1;
 static double case_seconds = 3;
 static struct tp_buf small, large, livez; /* whole requests as bytes */
 
@@ -335,14 +335,18 @@ static void bench_small(struct tc_http *h)
     static const int n_large[4] = {0, 1, 2, 4};
     for (int i = 0; i < rounds; i++) {
         for (int k = 0; k < 4; k++)
-            measure(&row[k], i, &small, n_large[k]);
-        during_retrain(h, &row[4], i);
-        measure(&row[5], i, &livez, 0);
+            if (only < 0 || only == k)
+                measure(&row[k], i, &small, n_large[k]);
+        if (only < 0 || only == 4)
+            during_retrain(h, &row[4], i);
+        if (only < 0 || only == 5)
+            measure(&row[5], i, &livez, 0);
     }
     printf("%-30s %8s %8s %9s %8s %9s %8s %8s\n", "1-record predict", "p50 us", "p99 us", "max us", "per s", "large/s",
            "p99/p50", "p99/p99");
     for (int k = 0; k < 6; k++)
-        print_row(&row[k], &row[0]);
+        if (only < 0 || only == k)
+            print_row(&row[k], &row[only < 0 ? 0 : k]);
     printf("(the two ratios: to p50 and to p99 of the first row, same round)\n");
 }
 
@@ -355,17 +359,19 @@ int main(int argc, char **argv)
     char root[256], state[300];
     int opt, n_args = 0;
 
-    while ((opt = getopt(argc, argv, "t:r:s:o:")) != -1) {
+    while ((opt = getopt(argc, argv, "t:r:s:c:o:")) != -1) {
         if (opt == 't')
             tcld = optarg;
         else if (opt == 'r')
             rounds = (int)strtol(optarg, NULL, 10);
         else if (opt == 's')
             case_seconds = strtod(optarg, NULL);
+        else if (opt == 'c')
+            only = (int)strtol(optarg, NULL, 10);
         else if (opt == 'o' && n_args < MAX_OPTIONS)
             args[n_args++] = optarg;
         else
-            die("usage", "bench_lane [-t TCLD] [-r rounds] [-s seconds] [-o --key=value]...");
+            die("usage", "bench_lane [-t TCLD] [-r rounds] [-s seconds] [-c case] [-o --key=value]...");
     }
     rounds = rounds < 0 ? 0 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
     snprintf(root, sizeof root, "%s/tcld-lane-XXXXXX", tmp && *tmp && strlen(tmp) < 200 ? tmp : "/tmp");
