@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { API_QUEUE_MAX = 4096 };
+enum { API_QUEUE_MAX = 4096, YIELD_NICE = 5 };
 
 static void *reader_new(void *arg)
 {
@@ -81,6 +81,13 @@ fail:
     return n;
 }
 
+/* Threads that take every core step back before those that answer short requests. Where a core is left for these,
+ * niceness only makes the kernel pack more threads on one core, to everybody's loss. */
+static int nice_of(int threads, int cores)
+{
+    return threads >= cores ? YIELD_NICE : 0;
+}
+
 static int open_store(struct td_daemon *d, struct tp_err *e)
 {
     char models[TD_CONFIG_VALUE_MAX + 16];
@@ -106,7 +113,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
         .name = "tcld-predict",
         .threads = {[TD_LANE_MAIN] = d->threads.predict, [TD_LANE_EXPRESS] = d->threads.express},
         .max_queued = (size_t)d->config.predict_queue,
-        .yields = true,
+        .nice = nice_of(d->threads.predict, d->threads.cores),
         .worker_new = td_predict_worker_new,
         .worker_free = td_predict_worker_free,
         .arg = d,
@@ -115,7 +122,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
         .name = "tcld-api",
         .threads = {[TD_LANE_MAIN] = d->threads.api},
         .max_queued = API_QUEUE_MAX,
-        .yields = true, /* bodies of measurements are long work too */
+        .nice = nice_of(d->threads.api, d->threads.cores),
         .worker_new = reader_new,
         .worker_free = reader_free,
         .arg = d,

@@ -1,14 +1,13 @@
 /* Where a request is computed once its body is there: on the HTTP thread or in a pool.
  *
  * Small predictions must not wait for large ones. In order of size: a few programs are computed at once on the HTTP
- * thread, which saves the ways to another thread and back (half of such a request's time); what takes up to a
- * millisecond or two goes to the express lane of the predict pool; the rest to its main lane. On the HTTP thread only
- * as many are computed as cannot hold up others for long: two a thread until their replies are out; the express lane
- * takes the others, at the same time. Packed bodies are unpacked by the pools: how long that takes is not known before.
- * One that turns out to be large in the express lane moves on to the main one. */
+ * thread, which saves the ways to another thread and back (as long as the computation itself takes); what takes up to a
+ * millisecond or two goes to the express lane of the predict pool; the rest to its main lane.
+ * Packed bodies are unpacked by the pools: how long that takes is not known before. One that turns out to be large in
+ * the express lane moves on to the main one. */
 #include "daemon/request_int.h"
 
-enum { SLICE = 64 * 1024, AT_ONCE_PER_THREAD = 2 };
+enum { SLICE = 64 * 1024 };
 
 enum td_lane td_lane_of(size_t n)
 {
@@ -94,22 +93,17 @@ static struct td_seat *sit(struct td_server *s)
 /* Returns whether there is a reply. */
 static bool compute_at_once(struct td_request *r)
 {
-    struct td_server *s = r->http->server;
-    struct td_seat *seat = NULL;
+    struct td_seat *seat;
 
-    if (r->match.route->where != TD_PREDICT || r->coding != TD_IDENTITY || r->body.n > TD_AT_ONCE_BYTES)
+    if (r->match.route->where != TD_PREDICT || r->coding != TD_IDENTITY || r->body.n > TD_AT_ONCE_BYTES ||
+        (seat = sit(r->http->server)) == NULL)
         return false;
-    if (atomic_fetch_add(&s->at_once, 1) < AT_ONCE_PER_THREAD * s->n_seats && (seat = sit(s)) != NULL) {
-        r->at_once = true; /* until td_intake_completed() */
-        r->worker = seat->worker;
-        r->match.route->handler(r);
-        atomic_store_explicit(&seat->taken, false, memory_order_release);
-        if (r->response)
-            return true;
-        r->at_once = false;
-    }
-    atomic_fetch_sub(&s->at_once, 1);
-    return false;
+    r->at_once = true;
+    r->worker = seat->worker;
+    r->match.route->handler(r);
+    r->at_once = false;
+    atomic_store_explicit(&seat->taken, false, memory_order_release);
+    return r->response != NULL;
 }
 
 enum MHD_Result td_dispatch(struct td_request *r)

@@ -399,8 +399,6 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
         atomic_store(&r->conn->idle, true);
     }
     struct td_server *s = r->http->server;
-    if (r->at_once)
-        atomic_fetch_sub(&s->at_once, 1);
     int fd = r->linger && r->conn ? fcntl(r->conn->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd >= 0)
         td_linger_add(s->daemon->linger, fd);

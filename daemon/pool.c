@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { RING_FIRST = 64, NICE = 5 };
+enum { RING_FIRST = 64 };
 
 struct task {
     void (*run)(void *task, void *worker);
@@ -78,8 +78,8 @@ static void *run(void *arg)
     struct task t;
 
     pthread_setname_np(pthread_self(), p->name[w->lane]);
-    if (p->opts.yields && w->lane == TD_LANE_MAIN)
-        td_give_way(NICE, false);
+    if (p->opts.nice && w->lane == TD_LANE_MAIN)
+        td_give_way(p->opts.nice, false);
     pthread_mutex_lock(&p->lock);
     for (;;) {
         if (find_locked(p, w->lane, &t, &from)) {

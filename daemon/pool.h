@@ -19,7 +19,7 @@ struct td_pool_opts {
     const char *name;               /* of its threads; those of the express lane get a "+" */
     int threads[TD_LANES];          /* [TD_LANE_EXPRESS] 0: no such lane, its tasks go to the main one */
     size_t max_queued;              /* tasks of one lane that may wait */
-    bool yields;                    /* the main lane's threads give way to every other thread: td_give_way() */
+    int nice;                       /* of the main lane's threads: td_give_way() */
     void *(*worker_new)(void *arg); /* per-thread state, handed to every task; may be NULL. Caller's thread. */
     void (*worker_free)(void *);    /* on the thread that frees the pool */
     void *arg;

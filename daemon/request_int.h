@@ -77,7 +77,6 @@ struct td_server {
     uint64_t id_seed;
     struct td_seat seat[TD_SEATS_MAX];
     int n_seats;
-    _Atomic int at_once; /* requests that were computed on HTTP threads and whose reply is not out yet */
 };
 
 enum td_phase { TD_PHASE_NEW, TD_PHASE_BODY, TD_PHASE_RUN, TD_PHASE_QUEUED };

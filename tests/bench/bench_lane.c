@@ -1,12 +1,12 @@
 /* Whole predict requests over loopback: what a small one waits for, and what a large one costs beyond the model.
  *
- *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..5] [-o "--key=value"]...
+ *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..6] [-o "--key=value"]...
  *
  * Starts a daemon of its own below $TMPDIR, trains a model on tests/data/demo, then:
  *   small: one keep-alive client asks for one record at a time: alone, beside 1, 2 and 4 clients that send 2,048
- * records back to back, and during a retrain. Beside it, what a request that computes nothing (/livez) takes. whole:
- * 2,048 records as NDJSON, alternating with the same model on the same records in this process. Other load on the
- * machine moves every figure: compare within a round. Medians over the rounds are printed. */
+ * records back to back, during a retrain, and both. Beside it, what a request that computes nothing (/livez) takes.
+ * whole: 2,048 records as NDJSON, alternating with the same model on the same records in this process. Other load on
+ * the machine moves every figure: compare within a round. Medians over the rounds are printed. */
 #include "clients/client.h"
 #include "model/infer.h"
 #include "model/weights.h"
@@ -232,7 +232,7 @@ static void train(struct tc_http *h)
     json_decref(end);
 }
 
-static void during_retrain(struct tc_http *h, struct row *row, int round)
+static void during_retrain(struct tc_http *h, struct row *row, int round, int n_large)
 {
     static int seed = 100;
     char body[100], path[40];
@@ -244,7 +244,7 @@ static void during_retrain(struct tc_http *h, struct row *row, int round)
         epoch = (int)tc_int(job, "/epoch", 0);
         json_decref(job);
     }
-    measure(row, round, &small, 0);
+    measure(row, round, &small, n_large);
     json_decref(call(h, "DELETE", path, NULL));
     for (const char *state = "running"; !strcmp(state, "running") || !strcmp(state, "cancelling"); tc_sleep(0.02)) {
         static char now[20];
@@ -326,11 +326,12 @@ static void make_request(struct tp_buf *out, const void *body, size_t n)
 
 static void bench_small(struct tc_http *h)
 {
-    static struct row row[6] = {{.name = "alone"},
+    static struct row row[7] = {{.name = "alone"},
                                 {.name = "beside 1 large client"},
                                 {.name = "beside 2 large clients"},
                                 {.name = "beside 4 large clients"},
                                 {.name = "during a retrain"},
+                                {.name = "both: a retrain and 2 clients"},
                                 {.name = "(/livez alone)"}};
     static const int n_large[4] = {0, 1, 2, 4};
     for (int i = 0; i < rounds; i++) {
@@ -338,13 +339,15 @@ static void bench_small(struct tc_http *h)
             if (only < 0 || only == k)
                 measure(&row[k], i, &small, n_large[k]);
         if (only < 0 || only == 4)
-            during_retrain(h, &row[4], i);
+            during_retrain(h, &row[4], i, 0);
         if (only < 0 || only == 5)
-            measure(&row[5], i, &livez, 0);
+            during_retrain(h, &row[5], i, 2);
+        if (only < 0 || only == 6)
+            measure(&row[6], i, &livez, 0);
     }
     printf("%-30s %8s %8s %9s %8s %9s %8s %8s\n", "1-record predict", "p50 us", "p99 us", "max us", "per s", "large/s",
            "p99/p50", "p99/p99");
-    for (int k = 0; k < 6; k++)
+    for (int k = 0; k < 7; k++)
         if (only < 0 || only == k)
             print_row(&row[k], &row[only < 0 ? 0 : k]);
     printf("(the two ratios: to p50 and to p99 of the first row, same round)\n");
