@@ -73,14 +73,15 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
+/* Without a branch on the extents: whether one of them is 1 is as good as random. */
 static int64_t product(const struct tp_loop *l, int32_t from, int32_t to)
 {
     int64_t r = 1;
+    bool over = false;
 
     for (int32_t i = from; i < to; i++)
-        if (l[i].extent > 1)
-            r = tp_mul_sat(r, l[i].extent);
-    return r;
+        over |= __builtin_mul_overflow(r, l[i].extent > 1 ? l[i].extent : 1, &r);
+    return over ? INT64_MAX : r;
 }
 
 /* ---- stages ---------------------------------------------------------------------------------------------- */
@@ -322,7 +323,8 @@ static void reorder(struct tp_replay *p, const struct tp_step *st, struct stage 
 
         p->tmp[i] = from >= 0 && from < n ? s->loops[from] : (struct tp_loop){0, 0};
     }
-    memcpy(s->loops, p->tmp, (size_t)n * sizeof s->loops[0]);
+    for (int32_t i = 0; i < n; i++) /* compilers make `rep movs` of a memcpy() here, which starts slowly */
+        s->loops[i] = p->tmp[i];
     s->n = n; /* the only step that tells the length of a nest */
 
     for (int32_t i = 0; i < p->n_slots && p->n_attached; i++) {

@@ -29,10 +29,11 @@ static int64_t known_extent(const struct tp_loop *l)
 static int64_t product(const struct tp_loop *l, int32_t n)
 {
     int64_t r = 1;
+    bool over = false;
 
     for (int32_t i = 0; i < n; i++)
-        r = tp_mul_sat(r, known_extent(&l[i]));
-    return r;
+        over |= __builtin_mul_overflow(r, known_extent(&l[i]), &r);
+    return over ? INT64_MAX : r;
 }
 
 static const struct tp_stage_view *find_stage(const struct tp_stage_view *stages, int n, int32_t id)
@@ -88,9 +89,12 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
             *p = tp_mul_sat(*p ? *p : 1, known_extent(l));
         }
     }
-    for (int32_t i = n; i < 2 * COUNT_OF(NEST, TILE); i++) /* a short nest is a tile as a whole */
-        if (i % 2 == 1)
-            out[COL(NEST, TILE) + i / 2] = log2f((float)tile) / DIV(NEST, TILE);
+    if (n < 2 * COUNT_OF(NEST, TILE)) { /* a short nest is a tile as a whole */
+        const float whole = log2f((float)tile) / DIV(NEST, TILE);
+
+        for (int32_t i = n / 2; i < COUNT_OF(NEST, TILE); i++)
+            out[COL(NEST, TILE) + i] = whole;
+    }
 
     block = thread = 0;
     for (int a = AN_BLOCK_X; a <= AN_THREAD_Z; a++)
