@@ -127,7 +127,8 @@ int td_body_enum(const json_t *o, const char *key, const char *const *names, int
     if (x == NULL)
         return 0;
     for (int i = 0; json_is_string(x) && names[i] != NULL; i++) {
-        if (strcmp(json_string_value(x), names[i]) == 0) {
+        /* the length too: a string may hold NUL */
+        if (json_string_length(x) == strlen(names[i]) && strcmp(json_string_value(x), names[i]) == 0) {
             *v = i;
             return 0;
         }
