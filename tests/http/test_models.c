@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define OCTETS "application/octet-stream"
 
@@ -489,6 +490,28 @@ START_TEST(a_damaged_weights_file_does_not_stop_the_daemon)
 }
 END_TEST
 
+START_TEST(a_limit_on_file_sizes_is_a_full_disk_and_not_the_end)
+{
+    struct tc_daemon *d = bb_start(bb_path("unlimited"), NULL);
+    bb_put_hardware("source");
+    bb_post_demo("source", 9, 1);
+    int64_t id = tc_int(bb_train("source", "{\"mode\": \"finetune\", \"epochs\": 1}"), "/result/model", 0);
+    struct bb_reply *w = bb_get("/v1/models/%lld/weights", (long long)id);
+    bb_status(w, 200);
+    bb_stop(d);
+
+    struct rlimit limit; /* of this test's process and what it starts */
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = w->n - 20000;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    d = bb_start(bb_path("limited"), NULL);
+    bb_put_hardware("there");
+    bb_problem(import("there", w->body, w->n, ""), 507, "disk-full");
+    bb_status(bb_get("/livez"), 200);
+    bb_stop(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/models");
@@ -516,5 +539,6 @@ int main(void)
     tc = bb_case_own(s, "restart", 120);
     tcase_add_test(tc, models_survive_a_restart);
     tcase_add_test(tc, a_damaged_weights_file_does_not_stop_the_daemon);
+    tcase_add_test(tc, a_limit_on_file_sizes_is_a_full_disk_and_not_the_end);
     return bb_main(s);
 }
