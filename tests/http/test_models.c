@@ -490,6 +490,17 @@ START_TEST(a_damaged_weights_file_does_not_stop_the_daemon)
 }
 END_TEST
 
+START_TEST(the_limit_of_weights_can_be_configured)
+{
+    char zeros[2000] = {0};
+    struct tc_daemon *d = bb_start(bb_path("small"), (const char *[]){"--limit-weights-bytes", "1999", NULL});
+    bb_put_hardware("small");
+    bb_problem(import("small", zeros, 2000, ""), 413, "body-too-large");
+    bb_problem(import("small", zeros, 1999, ""), 422, "bad-weights");
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_limit_on_file_sizes_is_a_full_disk_and_not_the_end)
 {
     struct tc_daemon *d = bb_start(bb_path("unlimited"), NULL);
@@ -539,6 +550,7 @@ int main(void)
     tc = bb_case_own(s, "restart", 120);
     tcase_add_test(tc, models_survive_a_restart);
     tcase_add_test(tc, a_damaged_weights_file_does_not_stop_the_daemon);
+    tcase_add_test(tc, the_limit_of_weights_can_be_configured);
     tcase_add_test(tc, a_limit_on_file_sizes_is_a_full_disk_and_not_the_end);
     return bb_main(s);
 }
