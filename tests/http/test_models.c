@@ -206,6 +206,7 @@ START_TEST(etags_answer_304)
             ck_assert_msg(again->status == 304, "%s with %s: %ld", paths[i], match[k], again->status);
             ck_assert_uint_eq(again->n, 0);
             ck_assert_str_eq(bb_header(again, "ETag"), etag);
+            ck_assert_uint_eq(strtoul(bb_header(again, "Content-Length"), NULL, 10), r->n);
         }
         const char *headers[] = {"If-None-Match: \"other\"", NULL};
         ck_assert_int_eq(bb_call(&(struct tc_request){.path = paths[i], .headers = headers})->status, 200);
