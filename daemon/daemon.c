@@ -170,6 +170,7 @@ int td_daemon_run(struct td_daemon *d)
     if (td_log_start() != 0)
         return 1;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a full disk (EFBIG), not the end */
     td_threads_resolve(&d->config, td_cores(), &d->threads);
     td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
            TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
