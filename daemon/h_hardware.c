@@ -301,8 +301,8 @@ void td_h_hardware_delete(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
+    td_jobs_cancel_hardware(d->jobs, name); /* at once: a later one may be for new hardware of that name */
     td_registry_forget(d->registry, name);
-    td_jobs_cancel_hardware(d->jobs, name);
     td_log(TD_INFO, "hardware-deleted", TD_S("hardware", name), TD_S("purge", purge ? "true" : "false"),
            TD_S("request_id", td_req_id(r)));
     td_reply(r, 204, NULL, &nothing);

@@ -465,7 +465,7 @@ static int file_sha256(const char *path, char hex[65], struct tp_err *e)
 }
 
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
-                        const char *hardware, bool activate, struct tp_err *e)
+                        int64_t hardware, bool activate, struct tp_err *e)
 {
     struct td_snapshot *made = NULL, *read = NULL;
     struct st_hardware there = {0};
@@ -485,8 +485,11 @@ int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_pro
         return rc;
 
     pthread_mutex_lock(&g->publish_mu);
-    if (hardware != NULL)
-        rc = st_hardware_get(g->write_reader, hardware, &there, e);
+    if (hardware != 0)
+        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
+    if (rc == 0 && hardware != there.id)
+        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
+                     row->owner);
     st_hardware_clear(&there);
     if (rc == 0) {
         rc = tm_weights_save(path, made->model, p, e);
@@ -568,18 +571,29 @@ out:
 void td_registry_forget(struct td_registry *g, const char *hardware)
 {
     struct td_snapshot *gone[TD_REGISTRY_EXTRA + 2] = {NULL};
+    struct st_hardware again = {0}; /* it may be registered and have a model again already */
     struct slot **link, *x = NULL;
+    int64_t active = 0;
     int n = 0, kept = 0;
 
     td_hwcache_drop(g->hardware, hardware);
     pthread_mutex_lock(&g->publish_mu);
+    if (st_hardware_get(g->write_reader, hardware, &again, NULL) == 0)
+        active = again.active_model;
+    st_hardware_clear(&again);
+    pthread_mutex_lock(&g->load_mu); /* or a model that is being loaded would come after its deletion */
     pthread_mutex_lock(&g->mu);
     for (link = &g->bucket[bucket_of("ac", hardware)]; *link != NULL; link = &(*link)->next) {
         if (strcmp((*link)->owner, hardware) == 0 && strcmp((*link)->role, "ac") == 0) {
-            x = *link;
-            *link = x->next;
-            gone[n++] = x->present;
-            gone[n++] = x->previous;
+            struct slot *s = *link;
+
+            gone[n++] = s->previous;
+            s->previous = NULL;
+            if (active == 0 || s->present == NULL || s->present->id != active) {
+                gone[n++] = s->present;
+                *link = s->next;
+                x = s;
+            }
             break;
         }
     }
@@ -593,6 +607,7 @@ void td_registry_forget(struct td_registry *g, const char *hardware)
     }
     g->n_extra = kept;
     pthread_mutex_unlock(&g->mu);
+    pthread_mutex_unlock(&g->load_mu);
     sweep_locked(g);
     pthread_mutex_unlock(&g->publish_mu);
     free(x);

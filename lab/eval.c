@@ -1,10 +1,11 @@
 /* Split by workload key, sample, train, score.
  *
- * Everything is decided by the seed: a task's programs are ordered by hash before they are drawn, so that neither the
- * order of files nor of lines matters. */
+ * Everything is decided by the seed: programs are drawn by their hash (sampler/sample.h), so that neither the order of
+ * files nor of lines matters. */
 #include "lab/eval.h"
 
 #include "model/infer.h"
+#include "sampler/sample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ void tl_eval_defaults(struct tl_eval_opts *o)
 {
     *o = (struct tl_eval_opts){.per_task = 0, .test_per_task = 400, .min_programs = 32, .valid_fraction = 0.1};
     tm_train_defaults(&o->train);
+    o->train.epochs = 40;
 }
 
 static double now(void)
@@ -31,18 +33,20 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const struct tl_program *sort_base; /* qsort has no context argument */
-static int by_task_and_hash(const void *a, const void *b)
+struct draw {
+    const struct tl_program *programs;
+    uint64_t seed;
+};
+
+/* Tasks together, each task's programs in the order of the draw. */
+static int by_task_and_draw(const void *a, const void *b, void *arg)
 {
-    const struct tl_program *x = &sort_base[*(const uint32_t *)a], *y = &sort_base[*(const uint32_t *)b];
+    const struct draw *d = arg;
+    const struct tl_program *x = &d->programs[*(const uint32_t *)a], *y = &d->programs[*(const uint32_t *)b];
     if (x->task != y->task)
         return x->task < y->task ? -1 : 1;
-    return memcmp(x->hash, y->hash, 16);
-}
-
-static uint64_t task_seed(const char *id, uint64_t seed)
-{
-    return strtoull(id, NULL, 16) ^ (seed * 0x9e3779b97f4a7c15u);
+    uint64_t dx = ts_draw(d->seed, x->hash), dy = ts_draw(d->seed, y->hash);
+    return dx != dy ? (dx < dy ? -1 : 1) : memcmp(x->hash, y->hash, 16);
 }
 
 struct lists {
@@ -56,19 +60,15 @@ static bool is_test_key(const char *key, char *const *keys, size_t n)
     return n && bsearch(&key, keys, n, sizeof *keys, by_text) != NULL;
 }
 
-/* Encode one task's share of programs into d. Test tasks take valid programs only. Returns the number taken or an
- * error. */
+/* Encode one task's share of its programs, which stand in the order of the draw, into d. Test tasks take valid programs
+ * only. Returns the number taken or an error. */
 static int take_task(const struct tl_corpus *c, uint32_t *programs, uint32_t n, bool test, const struct tl_eval_opts *o,
                      struct tm_dataset *d, struct lists *l, struct tp_record *scratch, struct tp_err *e)
 {
-    const struct tl_task *t = &c->tasks[c->programs[programs[0]].task];
     uint32_t want = test ? o->test_per_task : o->per_task, kept = 0;
     for (uint32_t i = 0; i < n; i++)
         if (!test || isfinite(c->programs[programs[i]].min_cost))
             programs[kept++] = programs[i];
-    struct tm_rng rng;
-    tm_rng_seed(&rng, task_seed(t->id, o->train.seed));
-    tm_rng_shuffle(&rng, programs, kept);
     if (want && kept > want)
         kept = want;
     for (uint32_t i = 0; i < kept; i++) {
@@ -204,8 +204,8 @@ int tl_eval_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys
     double t0 = now();
     for (uint32_t i = 0; i < c->n_programs; i++)
         order[i] = i;
-    sort_base = c->programs;
-    qsort(order, c->n_programs, sizeof *order, by_task_and_hash);
+    struct draw draw = {c->programs, o->train.seed};
+    qsort_r(order, c->n_programs, sizeof *order, by_task_and_draw, &draw);
     for (uint32_t i = 0, j; i < c->n_programs; i = j) {
         const struct tl_task *t = &c->tasks[c->programs[order[i]].task];
         for (j = i; j < c->n_programs && c->programs[order[j]].task == c->programs[order[i]].task; j++)

@@ -19,7 +19,7 @@ static const char usage[] =
     "  --features tclf-1|tlp   rows of the model (tclf-1)\n"
     "  --per-task N            seeded sample of N distinct programs of each training task (all)\n"
     "  --test-per-task N       at most N distinct valid programs of each test task (400)\n"
-    "  --epochs N  --seed N  --threads N  --batch-tasks N  --batch-programs N  --lr X\n"
+    "  --epochs N (40)  --seed N  --threads N  --batch-tasks N  --batch-programs N  --lr X\n"
     "  --rank pairwise|lambda  ranking loss (pairwise)\n"
     "  --valid X               share of the training tasks that choose the epoch; 0: train on all, keep the last "
     "(0.1)\n"

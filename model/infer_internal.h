@@ -1,7 +1,10 @@
-/* What the sources of the inference engine share: the plan, the batch, and the steps of a run (infer.c calls them in
- * this order). infer_plan.c  weights packed for one kernel set infer_rows.c  programs in, distinct rows out
+/* What the sources of the inference engine share: the plan, the batch, and the steps of a run, in this order:
+ *
+ *   infer_plan.c  weights packed for one kernel set
+ *   infer_rows.c  programs in, distinct rows out
  *   infer_walk.c  sort, trie, state: sums of q and h per distinct sequence
  *   infer.c       rows through in_proj, sums through out_proj and the head, public functions
+ *
  * A plan is immutable. A batch has one owner at a time. */
 #ifndef TM_INFER_INTERNAL_H
 #define TM_INFER_INTERNAL_H
@@ -56,8 +59,6 @@ struct tm_sort_item {
     uint32_t program;
 };
 
-struct tm_scratch; /* buffers of one block, infer.c */
-
 struct tm_batch {
     const struct tm_plan *plan;
     struct tclfeat_encoder *encoder[TCLFEAT_SETS];
@@ -72,8 +73,8 @@ struct tm_batch {
     struct tm_row_slot *slot; /* open addressing, a power of two, at most half full */
     size_t n_slots;
     uint32_t generation;
-    uint64_t secret[2 * TCLFEAT_MAX_COLS /
-                    4]; /* hash constants, random per batch: rows from outside must not be able to collide on purpose */
+    /* Hash constants, random per batch, so that rows from outside cannot be made to collide: a pair per 16 bytes. */
+    uint64_t secret[2 * TM_FEATURES_LD * sizeof(float) / 16];
     struct tclfeat_key *key; /* [rows] what a row was made from; unused for rows of a dataset */
     bool *from_dataset;      /* [rows] */
     float *feature;          /* [rows][TM_FEATURES_LD] */
@@ -101,10 +102,9 @@ struct tm_batch {
 struct tm_scratch {
     _Alignas(64) float a[TM_BLOCK * TM_LIMIT_WIDTH]; /* rows: first embedding; walk: x */
     _Alignas(64) float b[TM_BLOCK * TM_LIMIT_WIDTH]; /* rows: normed; walk: delta */
-    _Alignas(64) float t[TM_BLOCK * TM_PROJ_MAX];  /* walk: tau, B, C */
-    _Alignas(
-        64) float q[TM_BLOCK * TM_LIMIT_WIDTH]; /* sums of the leaves that wait for the head; then their pooled vectors */
-    _Alignas(64) float h[TM_BLOCK * TM_LIMIT_WIDTH];
+    _Alignas(64) float t[TM_BLOCK * TM_PROJ_MAX];    /* walk: tau, B, C */
+    _Alignas(64) float q[TM_BLOCK * TM_LIMIT_WIDTH]; /* leaves that wait for the head: sum of q; then pooled vector */
+    _Alignas(64) float h[TM_BLOCK * TM_LIMIT_WIDTH]; /* sum of h */
     _Alignas(64) float c[TM_BLOCK * TM_LIMIT_WIDTH]; /* head: layers in turn */
     _Alignas(64) float d[TM_BLOCK * TM_LIMIT_WIDTH];
     _Alignas(64) float cat[TM_BLOCK * 2 * TM_LIMIT_WIDTH]; /* head: pooled vector, summary vector */

@@ -71,7 +71,7 @@ static uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
     return sum * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* memcmp() for a constant, short length, without the call and the branches: most comparisons here find equality. */
+/* memcmp() for a constant, short length, without the call and without branches that nothing predicts. */
 static bool same_key(const void *a, const void *b)
 {
     uint64_t x[sizeof(struct tclfeat_key) / 8], y[sizeof(struct tclfeat_key) / 8], differ = 0;
@@ -181,6 +181,13 @@ static int key_ids(struct tm_batch *b, uint32_t n, uint32_t *id)
             continue;
         hash[i] = hash_bytes(b->secret, &b->keys[i], sizeof b->keys[i]);
         __builtin_prefetch(&b->slot[slot_of(b, hash[i])]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tm_row_slot *s = id[i] == UINT32_MAX ? &b->slot[slot_of(b, hash[i])] : NULL;
+        if (s && s->generation == b->generation) { /* a key is two cache lines */
+            __builtin_prefetch(&b->key[s->row]);
+            __builtin_prefetch(&b->key[s->row].k[TCLFEAT_KEY / 2]);
+        }
     }
     for (uint32_t i = 0; i < n; i++)
         if (id[i] == UINT32_MAX && row_id(b, hash[i], false, &b->keys[i], &id[i]))
