@@ -4,7 +4,9 @@
 #   CC=clang       other compiler
 #   DESTDIR=, PREFIX=/usr/local  for install
 
-CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
 PREFIX   ?= /usr/local
 VERSION  := 0.1.0
 SAN      ?=
@@ -31,7 +33,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2))
 
 # ---- sources -------------------------------------------------------------------------------------------------------
-ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ARCH := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 ifeq ($(ARCH),x86_64)
 SIMD := portable avx2 avx512
 else ifeq ($(ARCH),aarch64)

@@ -71,6 +71,9 @@ static void run_heads(struct tm_batch *b, size_t first, size_t from, size_t to, 
     struct tm_scratch *s = b->scratch;
     const size_t n = to - from, dm = (size_t)p->h.d_model, cols = (size_t)p->h.summary;
     const size_t wide = p->h.summary ? (size_t)p->summary1.out_padded : 0, ldc = dm + wide;
+    for (size_t i = 0; i < n && cols; i++) /* in order of arrival, not of the walk */
+        for (size_t j = 0; j < cols; j += 16)
+            __builtin_prefetch(b->summary + b->head[from + i] * cols + j);
     for (size_t i = 0; i < n; i++) {
         while (leaf + 1 < b->n_leaves && b->leaf[leaf + 1].head <= from + i)
             leaf++;

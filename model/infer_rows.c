@@ -182,6 +182,13 @@ static int key_ids(struct tm_batch *b, uint32_t n, uint32_t *id)
         hash[i] = hash_bytes(b->secret, &b->keys[i], sizeof b->keys[i]);
         __builtin_prefetch(&b->slot[slot_of(b, hash[i])]);
     }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tm_row_slot *s = id[i] == UINT32_MAX ? &b->slot[slot_of(b, hash[i])] : NULL;
+        if (s && s->generation == b->generation) { /* a key is two cache lines */
+            __builtin_prefetch(&b->key[s->row]);
+            __builtin_prefetch(&b->key[s->row].k[TCLFEAT_KEY / 2]);
+        }
+    }
     for (uint32_t i = 0; i < n; i++)
         if (id[i] == UINT32_MAX && row_id(b, hash[i], false, &b->keys[i], &id[i]))
             return -1;
