@@ -158,9 +158,10 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model ## measure (see docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BUILD)/libtcl.a
+$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_LIB)) -lm -lpthread
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+bench-lane: $(BUILD)/tcld
 
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60

@@ -102,9 +102,24 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     td_gauge(d->metrics, TD_G_START, (double)time(NULL));
     if ((rc = open_store(d, e)) != 0)
         return rc;
-    d->predict_pool = td_pool_new("tcld-predict", d->threads.predict, (size_t)d->config.predict_queue,
-                                  td_predict_worker_new, td_predict_worker_free, d);
-    d->api_pool = td_pool_new("tcld-api", d->threads.api, API_QUEUE_MAX, reader_new, reader_free, d);
+    d->predict_pool = td_pool_new(&(struct td_pool_opts){
+        .name = "tcld-predict",
+        .threads = {[TD_LANE_MAIN] = d->threads.predict, [TD_LANE_EXPRESS] = d->threads.express},
+        .max_queued = (size_t)d->config.predict_queue,
+        .yields = true,
+        .worker_new = td_predict_worker_new,
+        .worker_free = td_predict_worker_free,
+        .arg = d,
+    });
+    d->api_pool = td_pool_new(&(struct td_pool_opts){
+        .name = "tcld-api",
+        .threads = {[TD_LANE_MAIN] = d->threads.api},
+        .max_queued = API_QUEUE_MAX,
+        .yields = true, /* bodies of measurements are long work too */
+        .worker_new = reader_new,
+        .worker_free = reader_free,
+        .arg = d,
+    });
     if (!d->predict_pool || !d->api_pool)
         return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
     if ((rc = td_jobs_new(d, &d->jobs, e)) != 0)
@@ -146,8 +161,8 @@ int td_daemon_run(struct td_daemon *d)
     td_threads_resolve(&d->config, td_cores(), &d->threads);
     td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
            TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
-           TD_I("api_threads", d->threads.api), TD_I("train_threads", d->threads.train),
-           TD_S("config", d->config.file));
+           TD_I("express_threads", d->threads.express), TD_I("api_threads", d->threads.api),
+           TD_I("train_threads", d->threads.train), TD_S("config", d->config.file));
 
     rc = td_control_new(d, &control, &e);
     if (rc == 0)

@@ -14,16 +14,16 @@
 struct td_daemon {
     struct td_config config; /* immutable after start but for reloadable keys (atomics inside) */
     struct st_store *store;
-    struct td_registry *registry;     /* models in memory: daemon/registry.h */
-    struct td_pool *predict_pool;     /* predictions only: daemon/pool.h */
-    struct td_pool *api_pool;         /* requests that read or write the store, measurement parsing */
-    struct td_jobs *jobs;             /* job threads: daemon/jobs.h */
-    struct td_server *server;         /* HTTP: daemon/server.h */
-    struct td_metrics *metrics;       /* daemon/metrics.h */
-    struct td_linger *linger;         /* connections closed with care, on the control loop: daemon/linger.h */
-    const struct td_options *options; /* the command line, applied again at a reload: daemon/options.h */
-    struct td_threads {               /* resolved: what 0 in the configuration became */
-        int http, predict, api, train;
+    struct td_registry *registry;               /* models in memory: daemon/registry.h */
+    struct td_pool *predict_pool;               /* predictions only: daemon/pool.h */
+    struct td_pool *api_pool;                   /* requests that read or write the store, measurement parsing */
+    struct td_jobs *jobs;                       /* job threads: daemon/jobs.h */
+    struct td_server *server;                   /* HTTP: daemon/server.h */
+    struct td_metrics *metrics;                 /* daemon/metrics.h */
+    struct td_linger *linger;                   /* connections closed with care, on the control loop: daemon/linger.h */
+    const struct td_options *options;           /* the command line, applied again at a reload: daemon/options.h */
+    struct td_threads {                         /* resolved: what 0 in the configuration became */
+        int http, predict, express, api, train; /* express: of the predict pool too */
     } threads;
     _Atomic bool draining;
     _Atomic bool ready;

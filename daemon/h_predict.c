@@ -1,8 +1,8 @@
 /* POST /v1/hardware/{hw}/predict: scores and latencies of programs.
  *
- * Runs on the predict pool. What a thread needs is kept between requests and only grows, so in the steady state the
- * reply is all that is allocated. One snapshot serves the whole request; nothing here waits for the store, training or
- * a model swap. */
+ * Runs on the predict pool, or on the HTTP thread when it is small. What a thread needs is kept between requests and
+ * only grows, so in the steady state the reply is all that is allocated. One snapshot serves the whole request; nothing
+ * here waits for the store, training or a model swap. */
 #include "daemon/handlers.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
@@ -257,6 +257,7 @@ static int predict(struct worker *w, struct td_request *r, const struct td_hw *h
     if (rc != 0)
         return tp_fail(e, (enum tp_code) - rc, "the batch cannot be started");
     rc = read_records(w, r, hw, s, with_std, n, e);
+    td_req_body_done(r);
     if (rc != 0)
         return rc;
     rc = tm_batch_run(w->batch, w->score, w->latency, NULL);
@@ -304,6 +305,20 @@ static void reply(struct td_request *r, const struct worker *w, const struct td_
     td_reply_json(r, 200, &out);
 }
 
+/* Hardware and snapshot. Returns 1 when that would take longer than the thread may wait. */
+static int find(struct td_request *r, const char *which, struct td_hw *hw, struct td_snapshot **s, struct tp_err *e)
+{
+    struct td_registry *g = td_req_daemon(r)->registry;
+    const char *name = td_req_param(r, 0);
+    int rc = 0;
+
+    if (td_req_may_wait(r))
+        rc = td_registry_hardware(g, name, hw, e);
+    else if (!td_registry_hardware_peek(g, name, hw) || (which[0] >= '0' && which[0] <= '9'))
+        return 1;
+    return rc != 0 ? rc : td_registry_acquire(g, hw->name, hw->family, which, s, e);
+}
+
 void td_h_predict(struct td_request *r)
 {
     static const char *const query[] = {"model", "uncertainty", NULL};
@@ -324,9 +339,9 @@ void td_h_predict(struct td_request *r)
     if (rc == 0)
         rc = negotiate(td_req_header(r, "Accept"), &binary, &e);
     if (rc == 0)
-        rc = td_registry_hardware(d->registry, td_req_param(r, 0), &hw, &e);
-    if (rc == 0)
-        rc = td_registry_acquire(d->registry, hw.name, hw.family, which != NULL ? which : "active", &s, &e);
+        rc = find(r, which != NULL ? which : "active", &hw, &s, &e);
+    if (rc > 0)
+        return;
     if (rc == 0)
         rc = predict(w, r, &hw, s, with_std, &n, &e);
     if (rc == 0)

@@ -5,10 +5,10 @@
  * while they compute or wait for the disk. */
 #include "daemon/jobs_priv.h"
 
+#include "daemon/giveway.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
-#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -281,13 +279,8 @@ static void run_one(struct td_jobs *js, struct td_job *j)
 static void *thread_main(void *arg)
 {
     struct td_jobs *js = arg;
-    struct sched_param none = {0};
-    id_t tid = (id_t)syscall(SYS_gettid);
 
-    /* Threads that a job starts inherit both. */
-    errno = 0;
-    setpriority(PRIO_PROCESS, tid, getpriority(PRIO_PROCESS, tid) + NICE);
-    sched_setscheduler(0, SCHED_BATCH, &none);
+    td_give_way(NICE, true); /* and the threads that a job starts */
     pthread_setname_np(pthread_self(), "tcld-job");
     pthread_mutex_lock(&js->mu);
     while (!js->stop) {

@@ -269,6 +269,11 @@ int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *
     return td_hwcache_get(g->hardware, name, out, e);
 }
 
+bool td_registry_hardware_peek(struct td_registry *g, const char *name, struct td_hw *out)
+{
+    return td_hwcache_peek(g->hardware, name, out);
+}
+
 void td_registry_hardware_changed(struct td_registry *g, const char *name)
 {
     td_hwcache_drop(g->hardware, name);

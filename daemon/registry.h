@@ -32,12 +32,14 @@ void td_registry_free(struct td_registry *g);
 
 /* Hardware by name without touching the store in the steady state. UNKNOWN_HARDWARE says which PUT to send first. */
 int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *out, struct tp_err *e);
+/* The same for a thread that may not wait: false when it is not in memory. */
+bool td_registry_hardware_peek(struct td_registry *g, const char *name, struct td_hw *out);
 void td_registry_hardware_changed(struct td_registry *g, const char *name); /* after the commit of a PUT */
 
 /* The snapshot that answers for hardware: which = "active" (AC, else the family's KB), "ac", "kb", or a decimal model
  * id. Errors: NO_MODEL, UNKNOWN_MODEL, BAD_PARAMETER, FEATURES_MISMATCH, BAD_WEIGHTS. An id that is not in memory is
- * loaded from its file; the last TD_REGISTRY_EXTRA of those are kept. An id must be an AC of this hardware or a KB of
- * its family. */
+ * loaded from its file (only then does this wait); the last TD_REGISTRY_EXTRA of those are kept. An id must be an AC of
+ * this hardware or a KB of its family. */
 enum { TD_REGISTRY_EXTRA = 8 };
 int td_registry_acquire(struct td_registry *g, const char *hardware, const char *family, const char *which,
                         struct td_snapshot **out, struct tp_err *e);
