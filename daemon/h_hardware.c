@@ -5,6 +5,7 @@
 #include "daemon/hcommon.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
+#include "daemon/metrics.h"
 #include "daemon/registry.h"
 
 #include <stdio.h>
@@ -303,6 +304,7 @@ void td_h_hardware_delete(struct td_request *r)
     }
     td_registry_forget(d->registry, name);
     td_jobs_cancel_hardware(d->jobs, name);
+    td_hw_gauges(d->metrics, name, NULL, NULL);
     td_log(TD_INFO, "hardware-deleted", TD_S("hardware", name), TD_S("purge", purge ? "true" : "false"),
            TD_S("request_id", td_req_id(r)));
     td_reply(r, 204, NULL, &nothing);
