@@ -2,6 +2,7 @@
  */
 #include "daemon/evaluate.h"
 
+#include "daemon/log.h"
 #include "daemon/registry.h"
 #include "tests/unit/store_fixture.h"
 
