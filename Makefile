@@ -66,6 +66,7 @@ LAB_OBJ    := $(call obj,$(call src,lab))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
+BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
 .PHONY: help all deps demo run check check-unit check-http lint bench fuzz install clean FORCE
@@ -155,13 +156,18 @@ check-http: $(HTTP) $(BUILD)/tcld
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh
 
-bench: bench-model ## measure (see docs/performance.md)
+bench: bench-model bench-http bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
-	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 bench-lane: $(BUILD)/tcld
+bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
+bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
+$(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc
+	$(call say,CXX,$<)
+	$(Q)$(CXX) -O3 -march=native -std=c++17 -Wall -Wextra -o $@ $< $(call libs,simdjson)
+$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,libmicrohttpd $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60

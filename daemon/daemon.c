@@ -27,7 +27,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { API_QUEUE_MAX = 4096 };
+enum {
+    API_QUEUE_MAX = 4096,
+    FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
+    FILES_PER_READER = 4
+};
 
 static void *reader_new(void *arg)
 {
@@ -51,15 +55,24 @@ static void on_bad_model(void *arg, int64_t id, const struct tp_err *e)
     td_log(TD_ERROR, "model-unusable", TD_I("model", id), TD_S("reason", e->detail));
 }
 
-/* As many descriptors as we may have: connections are what needs them. */
-static void raise_file_limit(void)
+/* As many descriptors as we may have: connections are what needs them. With too few, accepting them fails for ever,
+ * and libmicrohttpd tries again for ever. */
+static int raise_file_limit(const struct td_daemon *d, struct tp_err *e)
 {
     struct rlimit files;
+    rlim_t least = FILES_MIN + FILES_PER_READER * (rlim_t)d->threads.api;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return 0;
+    if (files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+            getrlimit(RLIMIT_NOFILE, &files);
     }
+    if (files.rlim_cur < least)
+        return tp_fail(e, TP_E_CONFIG, "this process may open %llu files; it needs %llu at least (see ulimit -n)",
+                       (unsigned long long)files.rlim_cur, (unsigned long long)least);
+    return 0;
 }
 
 /* Decimal port and newline, by rename, so that a reader never sees half of it. */
@@ -161,14 +174,16 @@ int td_daemon_run(struct td_daemon *d)
     if (td_log_start() != 0)
         return 1;
     signal(SIGPIPE, SIG_IGN);
-    raise_file_limit();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a full disk (EFBIG), not the end */
     td_threads_resolve(&d->config, td_cores(), &d->threads);
     td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
            TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
            TD_I("express_threads", d->threads.express), TD_I("api_threads", d->threads.api),
            TD_I("train_threads", d->threads.train), TD_S("config", d->config.file));
 
-    rc = td_control_new(d, &control, &e);
+    rc = raise_file_limit(d, &e);
+    if (rc == 0)
+        rc = td_control_new(d, &control, &e);
     if (rc == 0)
         rc = start_parts(d, &e);
     if (rc == 0) {

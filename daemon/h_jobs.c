@@ -47,7 +47,8 @@ static int read_retrain(struct td_request *r, struct td_train_params *p, struct 
     if (rc == 0)
         json_array_foreach(sources, i, x)
         {
-            if (rc == 0 && (!json_is_string(x) || !st_id_valid(json_string_value(x))))
+            if (rc == 0 && (!json_is_string(x) || json_string_length(x) != strlen(json_string_value(x)) ||
+                            !st_id_valid(json_string_value(x))))
                 rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "item %zu of \"sources\" is no hardware name", i);
         }
     if (rc == 0 && mode != MODE_FINETUNE)

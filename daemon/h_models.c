@@ -290,7 +290,7 @@ void td_h_models_import(struct td_request *r)
         row.created = (int64_t)time(NULL);
         row.metrics = origin_json(&p);
         p.n_parents = 0; /* ids of another daemon mean nothing here */
-        rc = td_registry_publish(d->registry, m, &p, &row, hw.name, activate, &e);
+        rc = td_registry_publish(d->registry, m, &p, &row, hw.id, activate, &e);
         m = NULL;
     }
     tm_model_free(m);

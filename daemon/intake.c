@@ -120,7 +120,7 @@ static size_t limit_of(const struct td_request *r)
     const struct td_route *route = r->match.route;
 
     if (route->body == TD_BODY_WEIGHTS)
-        return TD_WEIGHTS_BODY_MAX;
+        return (size_t)c->limit_weights_bytes;
     if (route->body == TD_BODY_RECORDS)
         return (size_t)(route->where == TD_PREDICT ? c->limit_predict_bytes : c->limit_measurements_bytes);
     return (size_t)c->limit_control_bytes;

@@ -330,17 +330,22 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e)
     struct td_jobs *js = NULL;
     pthread_condattr_t attr;
     cpu_set_t cpus;
-    int n, rc;
+    int n = 0, rc;
+    bool stale;
 
     rc = st_jobs_interrupt(d->store, &n, e);
-    if (rc != 0)
+    stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
+    if (rc != 0 && !stale)
         return rc;
+    if (stale)
+        td_log(TD_WARNING, "jobs-not-interrupted", TD_S("error", tp_code_slug(rc)));
     if (n > 0)
         td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", n));
     js = calloc(1, sizeof *js);
     if (js == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");
     js->d = d;
+    js->stale = stale;
     pthread_mutex_init(&js->submit_mu, NULL);
     pthread_mutex_init(&js->mu, NULL);
     pthread_condattr_init(&attr);
@@ -428,7 +433,11 @@ int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, c
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
         goto out;
     }
-    rc = st_job_insert(js->d->store, &j->row, e);
+    rc = js->stale ? st_jobs_interrupt(js->d->store, NULL, e) : 0;
+    if (rc == 0) {
+        js->stale = false;
+        rc = st_job_insert(js->d->store, &j->row, e);
+    }
     pthread_mutex_lock(&js->mu);
     if (rc != 0) {
         td_job_unref_locked(j);

@@ -28,7 +28,8 @@ struct td_job; /* the running side of a job */
  * text, malloc'ed) or -TP_E_x with *e. -TP_E_CANCELLED when it stopped because td_job_cancelled() said so. */
 typedef int (*td_job_run)(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e);
 
-/* marks stale jobs failed: interrupted */
+/* Marks the jobs of the last run failed: interrupted. A disk that is full puts that off, but does not hinder the start.
+ */
 int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e);
 /* Ends what runs and what waits as failed: interrupted, joins. The server must be gone: nobody follows a job any more.
  */

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,10 +115,23 @@ static bool put_live(struct td_jobs *js, int64_t id, struct tp_buf *out)
     return j != NULL;
 }
 
+/* A row of a job that is not in memory. */
+static void put_row(const struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out)
+{
+    static char interrupted[] = "interrupted: tcld stopped before it ended";
+    struct st_job over = *row;
+
+    if (js->stale && (strcmp(row->state, "queued") == 0 || strcmp(row->state, "running") == 0)) {
+        snprintf(over.state, sizeof over.state, "failed");
+        over.error = interrupted;
+    }
+    put_finished(out, &over, brief);
+}
+
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out)
 {
     if (!put_live(js, row->id, out))
-        put_finished(out, row, brief);
+        put_row(js, row, brief, out);
 }
 
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
@@ -129,7 +143,7 @@ int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_
         return 0;
     rc = st_job_get(r, id, &row, e); /* a job leaves memory only when its end is stored */
     if (rc == 0)
-        put_finished(out, &row, false);
+        put_row(js, &row, false, out);
     st_job_clear(&row);
     return rc;
 }

@@ -423,18 +423,29 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
 void td_registry_forget(struct td_registry *g, const char *hardware)
 {
     struct td_snapshot *gone[TD_REGISTRY_EXTRA + 2] = {NULL};
+    struct st_hardware again = {0}; /* it may be registered and have a model again already */
     struct td_slot **link, *x = NULL;
+    int64_t active = 0;
     int n = 0, kept = 0;
 
     td_hwcache_drop(g->hardware, hardware);
     pthread_mutex_lock(&g->publish_mu);
+    if (st_hardware_get(g->write_reader, hardware, &again, NULL) == 0)
+        active = again.active_model;
+    st_hardware_clear(&again);
+    pthread_mutex_lock(&g->load_mu); /* or a model that is being loaded would come after its deletion */
     pthread_mutex_lock(&g->mu);
     for (link = &g->bucket[bucket_of("ac", hardware)]; *link != NULL; link = &(*link)->next) {
         if (strcmp((*link)->owner, hardware) == 0 && strcmp((*link)->role, "ac") == 0) {
-            x = *link;
-            *link = x->next;
-            gone[n++] = x->present;
-            gone[n++] = x->previous;
+            struct td_slot *s = *link;
+
+            gone[n++] = s->previous;
+            s->previous = NULL;
+            if (active == 0 || s->present == NULL || s->present->id != active) {
+                gone[n++] = s->present;
+                *link = s->next;
+                x = s;
+            }
             break;
         }
     }
@@ -448,6 +459,7 @@ void td_registry_forget(struct td_registry *g, const char *hardware)
     }
     g->n_extra = kept;
     pthread_mutex_unlock(&g->mu);
+    pthread_mutex_unlock(&g->load_mu);
     sweep_locked(g);
     pthread_mutex_unlock(&g->publish_mu);
     free(x);

@@ -55,13 +55,13 @@ static int file_sha256(const char *path, char hex[65], struct tp_err *e)
 }
 
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
-                        const char *hardware, bool activate, struct tp_err *e)
+                        int64_t hardware, bool activate, struct tp_err *e)
 {
     return td_registry_publish_with(g, m, p, row, hardware, activate, NULL, 0, e);
 }
 
 int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
-                             const char *hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e)
+                             int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e)
 {
     struct td_snapshot *made = NULL, *read = NULL;
     struct st_hardware there = {0};
@@ -81,8 +81,12 @@ int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct t
         return rc;
 
     pthread_mutex_lock(&g->publish_mu);
-    if (hardware != NULL)
-        rc = st_hardware_get(g->write_reader, hardware, &there, e);
+    if (hardware != 0)
+        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
+    if (rc == 0 && hardware != there.id)
+        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
+                     row->owner);
+    st_hardware_clear(&there);
     if (rc == 0) {
         rc = tm_weights_save(path, made->model, p, e);
         wrote = true;
@@ -92,7 +96,7 @@ int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct t
     if (rc == 0)
         rc = prove(path, made, row, &read, e);
     if (rc == 0)
-        rc = td_offsets_with(NULL, there.id, o, n, &read->offsets, e);
+        rc = td_offsets_with(NULL, hardware, o, n, &read->offsets, e);
     if (rc == 0 && activate) {
         pthread_mutex_lock(&g->mu);
         slot = td_slot_locked(g, row->role, row->owner, true); /* before the commit, after which nothing may fail */
@@ -108,7 +112,6 @@ int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct t
     if (rc != 0 && wrote)
         unlink(path);
     pthread_mutex_unlock(&g->publish_mu);
-    st_hardware_clear(&there);
     td_registry_release(read);
     td_registry_release(made);
     return rc;

@@ -336,7 +336,7 @@ void td_reply(struct td_request *r, int status, const char *content_type, struct
         td_reply_fail(r, TP_E_NO_MEMORY, "not enough memory for the reply");
         return;
     }
-    r->bytes_out = n;
+    r->bytes_out = status == 304 || strcmp(r->method, "HEAD") == 0 ? 0 : n;
     td_request_decorate(r, resp, n || status == 200 ? content_type : NULL);
     td_request_ready(r, resp, status);
 }

@@ -22,7 +22,7 @@ enum td_body_kind {
     TD_BODY_NONE,    /* a body is ignored */
     TD_BODY_JSON,    /* control body, application/json, <= limit_control */
     TD_BODY_RECORDS, /* application/x-ndjson or application/json */
-    TD_BODY_WEIGHTS  /* application/octet-stream, <= 4 MiB */
+    TD_BODY_WEIGHTS  /* application/octet-stream, <= limit_weights */
 };
 
 struct td_request;

@@ -21,7 +21,6 @@ enum {
     TD_REQUEST_MAGIC = 0x71e57001,
     TD_REPLY_HEADERS_MAX = 8,
     TD_REQUEST_ID_MAX = 64,
-    TD_WEIGHTS_BODY_MAX = 4 << 20,
     TD_DISCARD_MAX = 256 * 1024, /* bytes of a refused body that are read to keep the connection */
     /* bytes that are read behind the point where a body of unknown length was refused; then it is cut off */
     TD_DISCARD_CHUNKED_MAX = 256 << 20,

@@ -457,7 +457,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
         tm_model_free(m);
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
     } else {
-        rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.name, activate, x->offset, x->n_offsets, e);
+        rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     }
     if (rc == 0) {
         *id = row.id;

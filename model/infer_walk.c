@@ -184,11 +184,12 @@ static void advance(struct walk *w, const uint32_t *id, uint32_t from, uint32_t 
                 win[j] = at + 1 < conv ? s->zero_row : b->row + id[at + 1 - conv] * p->row_floats;
             }
         }
-        for (uint32_t i = 0; i < n;
-             i++) { /* rows are scattered over more than the L2 cache: fetch them while others run */
+        /* rows are scattered over more than the L2 cache: fetch them to there while others run (24 of them would not
+         * fit the L1 cache) */
+        for (uint32_t i = 0; i < n; i++) {
             const float *row = s->window[(w->n_nodes + i + 1) * conv - 1];
             for (size_t j = 0; j < p->row_floats; j += 16)
-                __builtin_prefetch(row + j);
+                __builtin_prefetch(row + j, 0, 2);
         }
         w->stretch[w->n_stretches++] = (struct stretch){w->n_nodes, n, in, out, from + n == to ? leaf : -1};
         w->n_nodes += n;

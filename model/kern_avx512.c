@@ -23,6 +23,24 @@ PRIM vec vsplat(float x)
 {
     return _mm512_set1_ps(x);
 }
+#define HALF 8
+typedef __m256 half;
+PRIM half hload(const float *p)
+{
+    return _mm256_load_ps(p);
+}
+PRIM half hfma(half a, half b, half c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+PRIM half hlow(vec v)
+{
+    return _mm512_castps512_ps256(v);
+}
+PRIM vec hwiden(half h)
+{
+    return _mm512_zextps256_ps512(h);
+}
 PRIM vec vadd(vec a, vec b)
 {
     return _mm512_add_ps(a, b);

@@ -5,6 +5,7 @@
  *   vsum (of the lanes, in a fixed tree)
  *   vpow2(p, z): p 2^k, where z = k + MAGIC as a float
  *   vexp2(t): 2^t for t <= 126, with no lower bound
+ *   HALF (optional: the lanes of half a vector), type half, hload, hfma, hlow (of a vec), hwiden (to a vec, rest 0)
  *   PANEL (vectors of a panel: 2 or 4, a macro; 6 rows of them must fit the registers), KERN_TABLE (name of the table)
  *
  * Order of operations: see kern.h. Each output of `linear` is one chain of fma over the inputs in order, whatever the
@@ -132,6 +133,49 @@ INLINE vec vsoftplus2(vec t)
     }
 PANEL_FN(1)
 PANEL_FN(2)
+#ifdef HALF
+/* A panel of two vectors whose last half is padding (x_proj: 24 outputs): one vector and a half, the rest becomes 0. */
+#define TILE_HALF_FN(ROWS)                                                                                             \
+    static void tile_##ROWS##_half(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y,    \
+                                   size_t ldy, unsigned flags)                                                         \
+    {                                                                                                                  \
+        vec acc[ROWS];                                                                                                 \
+        half end[ROWS];                                                                                                \
+        const float *start = flags & TM_LINEAR_ADD ? y : bias;                                                         \
+        const size_t lds = flags & TM_LINEAR_ADD ? ldy : 0;                                                            \
+        UNROLL for (int i = 0; i < ROWS; i++)                                                                          \
+        {                                                                                                              \
+            acc[i] = vload(start + (size_t)i * lds);                                                                   \
+            end[i] = hload(start + (size_t)i * lds + LANES);                                                           \
+        }                                                                                                              \
+        for (int k = 0; k < in; k++) {                                                                                 \
+            const vec wk = vload(w + 2 * k * LANES);                                                                   \
+            const half hk = hload(w + (2 * k + 1) * LANES);                                                            \
+            UNROLL for (int i = 0; i < ROWS; i++)                                                                      \
+            {                                                                                                          \
+                vec xk = vsplat(x[(size_t)i * ldx + (size_t)k]);                                                       \
+                acc[i] = vfma(xk, wk, acc[i]);                                                                         \
+                end[i] = hfma(hlow(xk), hk, end[i]);                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+        UNROLL for (int i = 0; i < ROWS; i++)                                                                          \
+        {                                                                                                              \
+            vec v = acc[i], h = hwiden(end[i]);                                                                        \
+            vstore(y + (size_t)i * ldy, flags & TM_LINEAR_RELU ? vmax(v, vsplat(0.0f)) : v);                           \
+            vstore(y + (size_t)i * ldy + LANES, flags & TM_LINEAR_RELU ? vmax(h, vsplat(0.0f)) : h);                   \
+        }                                                                                                              \
+    }
+TILE_HALF_FN(1)
+TILE_HALF_FN(6)
+static void panel_half(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y, size_t ldy,
+                       size_t rows, unsigned flags)
+{
+    for (; rows >= 6; rows -= 6, x += 6 * ldx, y += 6 * ldy)
+        tile_6_half(w, bias, in, x, ldx, y, ldy, flags);
+    for (; rows > 0; rows--, x += ldx, y += ldy)
+        tile_1_half(w, bias, in, x, ldx, y, ldy, flags);
+}
+#endif
 #if PANEL == 4
 PANEL_FN(3)
 PANEL_FN(4)
@@ -143,6 +187,12 @@ static void linear(const struct tm_linear *l, const float *x, size_t ldx, float 
     for (int at = 0; at < l->out_padded; at += PANEL * LANES) {
         const float *w = l->w + (size_t)at * (size_t)l->in, *bias = l->bias + at;
         const int left = (l->out_padded - at) / LANES;
+#ifdef HALF
+        if (left == 2 && l->out - at <= LANES + HALF) {
+            panel_half(w, bias, l->in, x, ldx, y + at, ldy, rows, flags);
+            break;
+        }
+#endif
         switch (left < PANEL ? left : PANEL) {
         case 1:
             panel_1(w, bias, l->in, x, ldx, y + at, ldy, rows, flags);

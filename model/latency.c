@@ -18,7 +18,7 @@ static const double within_one = 0.6827, within_two = 0.9545; /* of a normal dis
 double tm_latency_with(const struct tm_model *m, double latency, double offset)
 {
     double ln = m->latency_shift + m->known_slope * (log(latency) - m->latency_shift) + offset;
-    return exp(fmax(fmin(ln, 700.0), -700.0)); /* the engine's own bounds */
+    return exp(fmax(fmin(ln, 80.0), -80.0)); /* the engine's own bounds */
 }
 
 double tm_latency_residual(const struct tm_model *m, double latency, double cost)

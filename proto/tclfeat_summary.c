@@ -2,6 +2,7 @@
  *
  * Largest = largest product of known extents; of equal ones the lower stage id is nearer the front, so that the order
  * never hangs on anything but the program. Columns: groups NEST and SUM of tclfeat_columns.def. Pure functions. */
+#include "proto/saturate.h"
 #include "proto/tclfeat_priv.h"
 
 enum {
@@ -20,13 +21,6 @@ _Static_assert((int)COL(NEST, COVER) < (int)TCLF_NEST && 2 * (int)TCLF_NEST == (
 
 static const float MAX_PADDING_SUM = 8.0f;
 
-static int64_t mul_sat(int64_t a, int64_t b)
-{
-    int64_t r;
-
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
-
 static int64_t known_extent(const struct tp_loop *l)
 {
     return l->extent > 0 ? l->extent : 1;
@@ -35,10 +29,11 @@ static int64_t known_extent(const struct tp_loop *l)
 static int64_t product(const struct tp_loop *l, int32_t n)
 {
     int64_t r = 1;
+    bool over = false;
 
     for (int32_t i = 0; i < n; i++)
-        r = mul_sat(r, known_extent(&l[i]));
-    return r;
+        over |= __builtin_mul_overflow(r, known_extent(&l[i]), &r);
+    return over ? INT64_MAX : r;
 }
 
 static const struct tp_stage_view *find_stage(const struct tp_stage_view *stages, int n, int32_t id)
@@ -60,7 +55,7 @@ static int64_t cover(const struct tp_stage_view *s, int64_t limit)
 
         if (l->annotation != 0 && l->annotation != AN_UNROLL)
             continue;
-        next = mul_sat(done, known_extent(l));
+        next = tp_mul_sat(done, known_extent(l));
         if (next > limit)
             break;
         done = next;
@@ -81,7 +76,7 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
     for (int32_t i = 0; i < n; i++) {
         const struct tp_loop *l = &s->loops[n - 1 - i];
 
-        tile = mul_sat(tile, known_extent(l));
+        tile = tp_mul_sat(tile, known_extent(l));
         if (i < COUNT_OF(NEST, EXTENT))
             out[COL(NEST, EXTENT) + i] = lg((float)l->extent) / DIV(NEST, EXTENT);
         if (i % 2 == 1 && i / 2 < COUNT_OF(NEST, TILE))
@@ -91,19 +86,22 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
 
             if (l->annotation == AN_VECTOR && *p == 0)
                 out[COL(NEST, VECTOR_INSIDE)] = (float)at_most(i, MAX_VECTOR_INSIDE) / DIV(NEST, VECTOR_INSIDE);
-            *p = mul_sat(*p ? *p : 1, known_extent(l));
+            *p = tp_mul_sat(*p ? *p : 1, known_extent(l));
         }
     }
-    for (int32_t i = n; i < 2 * COUNT_OF(NEST, TILE); i++) /* a short nest is a tile as a whole */
-        if (i % 2 == 1)
-            out[COL(NEST, TILE) + i / 2] = log2f((float)tile) / DIV(NEST, TILE);
+    if (n < 2 * COUNT_OF(NEST, TILE)) { /* a short nest is a tile as a whole */
+        const float whole = log2f((float)tile) / DIV(NEST, TILE);
+
+        for (int32_t i = n / 2; i < COUNT_OF(NEST, TILE); i++)
+            out[COL(NEST, TILE) + i] = whole;
+    }
 
     block = thread = 0;
     for (int a = AN_BLOCK_X; a <= AN_THREAD_Z; a++)
         if (by_annotation[a]) {
             int64_t *p = (a - AN_BLOCK_X) % 2 == 0 ? &block : &thread;
 
-            *p = mul_sat(*p ? *p : 1, by_annotation[a]);
+            *p = tp_mul_sat(*p ? *p : 1, by_annotation[a]);
         }
     out[COL(NEST, PARALLEL)] = lg_or_zero(by_annotation[AN_PARALLEL]) / DIV(NEST, PARALLEL);
     out[COL(NEST, VECTOR)] = lg_or_zero(by_annotation[AN_VECTOR]) / DIV(NEST, VECTOR);

@@ -57,7 +57,7 @@ static void publish(const char *metrics)
     struct tp_err e = {0};
 
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
-    ck_assert_int_eq(td_registry_publish(daemon_.registry, m, &p, &row, "a", true, &e), 0);
+    ck_assert_int_eq(td_registry_publish(daemon_.registry, m, &p, &row, sf_hardware_id("a"), true, &e), 0);
 }
 
 static void post(int tasks, int programs)

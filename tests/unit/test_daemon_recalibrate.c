@@ -56,8 +56,9 @@ static int64_t publish(const char *role, const char *owner, uint64_t seed)
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
     snprintf(row.role, sizeof row.role, "%s", role);
     snprintf(row.owner, sizeof row.owner, "%s", owner);
-    ck_assert_int_eq(
-        td_registry_publish(daemon_.registry, m, &p, &row, strcmp(role, "ac") == 0 ? owner : NULL, true, &e), 0);
+    ck_assert_int_eq(td_registry_publish(daemon_.registry, m, &p, &row,
+                                         strcmp(role, "ac") == 0 ? sf_hardware_id(owner) : 0, true, &e),
+                     0);
     return row.id;
 }
 

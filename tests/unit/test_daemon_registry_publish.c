@@ -61,7 +61,7 @@ static int64_t publish_with(const char *owner, bool activate)
 
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
     snprintf(row.owner, sizeof row.owner, "%s", owner);
-    ck_assert_int_eq(td_registry_publish_with(registry, m, &p, &row, owner, activate, some, 2, &e), 0);
+    ck_assert_int_eq(td_registry_publish_with(registry, m, &p, &row, sf_hardware_id(owner), activate, some, 2, &e), 0);
     return row.id;
 }
 

@@ -613,6 +613,7 @@ int main(void)
                           a_line_that_is_no_record_says_why,
                           free_accepts_null};
 
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, NULL);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tcase_add_test(t, all[i]);
