@@ -159,6 +159,7 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
+bench-lane: $(BUILD)/tcld
 bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
 $(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc

@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <ini.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,6 +223,7 @@ int td_config_set(struct td_config *c, const char *name, const char *value, stru
         return near ? tp_fail(e, TP_E_CONFIG, "unknown key \"%.60s\"; did you mean \"%s\"?", name, near)
                     : tp_fail(e, TP_E_CONFIG, "unknown key \"%.60s\"", name);
     }
+    c->line[k - keys] = 0;
     switch (k->kind) {
     case KIND_INT:
         if ((rc = parse_int(k, value, &num, e)) == 0)
@@ -245,6 +247,8 @@ struct reading {
     FILE *f;
     long line;
     bool seen[KEYS];
+    bool has_value; /* of the present line, too long for inih */
+    char value[TD_CONFIG_LINE_MAX + 2];
     long err_line; /* 0: no error yet; the first one is kept */
     struct tp_err err;
 };
@@ -257,18 +261,51 @@ static void note(struct reading *r, const char *text)
     }
 }
 
+/* inih takes lines of 200 bytes. A longer one is given to it without its value, which waits in r->value. */
+static char *without_value(struct reading *r, char *line, char *buf, size_t size)
+{
+    size_t key = strcspn(line, "=:");
+    char *value = line + key + 1, *end;
+
+    if (!line[key] || key + 2 >= size)
+        return NULL;
+    memcpy(buf, line, key + 1);
+    memcpy(buf + key + 1, "\n", 2);
+    while (isspace((unsigned char)*value))
+        value++;
+    end = strstr(value, " ;"); /* a comment, as inih sees it */
+    end = end ? end : value + strlen(value);
+    while (end > value && isspace((unsigned char)end[-1]))
+        end--;
+    *end = '\0';
+    memcpy(r->value, value, (size_t)(end - value) + 1);
+    r->has_value = true;
+    return buf;
+}
+
 /* fgets for inih that counts lines, blanks comments (which may be longer than inih's buffer) and refuses what inih
- * would cut in two. */
+ * would cut in two or pass over. */
 static char *read_line(char *buf, int size, void *stream)
 {
     struct reading *r = stream;
     char line[TD_CONFIG_LINE_MAX + 2];
+    size_t n = 0;
+    int ch = 0;
 
-    if (r->err_line || !fgets(line, sizeof line, r->f))
+    r->has_value = false;
+    if (r->err_line)
         return NULL;
+    while (n < sizeof line - 1 && ch != '\n' && (ch = getc(r->f)) != EOF)
+        line[n++] = (char)ch;
+    if (n == 0)
+        return NULL;
+    line[n] = '\0';
     r->line++;
-    size_t n = strlen(line);
     const char *text = line + strspn(line, " \t");
+    if (memchr(line, '\0', n)) {
+        note(r, "a NUL byte");
+        return NULL;
+    }
     if (n == sizeof line - 1 && line[n - 1] != '\n') {
         note(r, "line too long");
         return NULL;
@@ -277,13 +314,20 @@ static char *read_line(char *buf, int size, void *stream)
         memcpy(buf, "\n", 2);
         return buf;
     }
+    if (*text == '[') {
+        note(r, "sections are not used here");
+        return NULL;
+    }
     if (text != line) { /* inih would take it as the next line of the value above */
         note(r, "a line must not start with a space");
         return NULL;
     }
     if (n >= (size_t)size) {
-        note(r, "line too long");
-        return NULL;
+        if (!without_value(r, line, buf, (size_t)size)) {
+            note(r, "line too long");
+            return NULL;
+        }
+        return buf;
     }
     memcpy(buf, line, n + 1);
     return buf;
@@ -294,16 +338,17 @@ static int on_pair(void *arg, const char *section, const char *name, const char 
     struct reading *r = arg;
     const struct key *k = find(name);
 
+    (void)section; /* read_line() lets none through */
     if (r->err_line)
         return 0;
-    if (*section)
-        note(r, "sections are not used here");
-    else if (k && r->seen[k - keys])
+    if (k && r->seen[k - keys])
         note(r, "key given twice");
-    else if (td_config_set(r->c, name, value, &r->err) != 0)
+    else if (td_config_set(r->c, name, r->has_value ? r->value : value, &r->err) != 0)
         r->err_line = r->line;
-    if (k)
+    if (k) {
         r->seen[k - keys] = true;
+        r->c->line[k - keys] = r->line;
+    }
     return r->err_line == 0;
 }
 
@@ -382,19 +427,40 @@ int td_config_read_env(struct td_config *c, struct tp_err *e)
 
 /* ---- the whole ---- */
 
+/* The value of a key is refused; it may stand in the file. */
+static int refuse(const struct td_config *c, const char *key, struct tp_err *e, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int refuse(const struct td_config *c, const char *key, struct tp_err *e, const char *fmt, ...)
+{
+    char text[sizeof e->detail];
+    long line = c->line[find(key) - keys];
+    va_list ap;
+    int rc;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!line || !c->file)
+        return tp_fail(e, TP_E_CONFIG, "%s: %s", key, text);
+    rc = tp_fail(e, TP_E_CONFIG, "%s:%ld: %s: %s", c->file, line, key, text);
+    if (e)
+        e->line = line;
+    return rc;
+}
+
 static int check_listen(const struct td_config *c, const char *key, const char *text, struct tp_err *e)
 {
     struct td_addr a;
     struct tp_err why;
 
     if (td_addr_parse(text, &a, &why) != 0)
-        return tp_fail(e, TP_E_CONFIG, "%s: %.200s", key, why.detail);
+        return refuse(c, key, e, "%s", why.detail);
     if (!a.loopback && !c->insecure)
-        return tp_fail(e, TP_E_CONFIG,
-                       "%s: %.60s can be reached from other machines and nothing would ask them who they are. Listen "
-                       "on 127.0.0.1, [::1] or "
-                       "unix:PATH, or set insecure = true if the network is trusted.",
-                       key, text);
+        return refuse(c, key, e,
+                      "%.60s can be reached from other machines and nothing would ask them who they are; listen on "
+                      "127.0.0.1, [::1] or unix:PATH, or set insecure = true if the network is trusted",
+                      text);
     return 0;
 }
 
@@ -408,11 +474,11 @@ int td_config_check(const struct td_config *c, struct tp_err *e)
     if (rc)
         return rc;
     if (strncmp(c->health_listen, "unix:", 5) == 0 && strcmp(c->health_listen, c->listen) == 0)
-        return tp_fail(e, TP_E_CONFIG, "health_listen: the same socket as listen");
+        return refuse(c, "health_listen", e, "the same socket as listen");
     if (!td_log_format_by_name(c->log_format, &json))
-        return tp_fail(e, TP_E_CONFIG, "log_format: \"%.40s\" is neither logfmt nor json", c->log_format);
+        return refuse(c, "log_format", e, "\"%.40s\" is neither logfmt nor json", c->log_format);
     if (td_log_level_by_name(c->log_level) < 0)
-        return tp_fail(e, TP_E_CONFIG, "log_level: \"%.40s\" is none of error, warning, info, debug", c->log_level);
+        return refuse(c, "log_level", e, "\"%.40s\" is none of error, warning, info, debug", c->log_level);
     return 0;
 }
 

@@ -21,9 +21,18 @@ struct td_config {
 #undef BOOL
     char *file;      /* path of the file read, NULL none */
     char *port_file; /* --port-file, NULL none */
+#define STR(key, def, reload, help)           +1
+#define INT(key, def, min, max, reload, help) +1
+#define BOOL(key, def, reload, help)          +1
+    long line[0
+#include "daemon/config.def"
+    ]; /* of the file, by key; 0: set elsewhere */
+#undef STR
+#undef INT
+#undef BOOL
 };
 
-enum { TD_CONFIG_VALUE_MAX = 512 /* bytes of a value */, TD_CONFIG_LINE_MAX = 4096 /* bytes of a line of a comment */ };
+enum { TD_CONFIG_VALUE_MAX = 512 /* bytes of a value */, TD_CONFIG_LINE_MAX = 4096 /* bytes of a line */ };
 
 int td_config_defaults(struct td_config *c); /* NO_MEMORY */
 void td_config_free(struct td_config *c);    /* zeroes *c */
@@ -32,7 +41,8 @@ int td_config_read_file(struct td_config *c, const char *path, struct tp_err *e)
 /* TCLD_<KEY>. Other TCLD_ names belong to other tools, but one that looks like a slip of a key is an error. */
 int td_config_read_env(struct td_config *c, struct tp_err *e);
 int td_config_set(struct td_config *c, const char *key, const char *value, struct tp_err *e);
-/* Values that do not go together; addresses beyond loopback without insecure. */
+/* Texts that mean nothing, values that do not go together; addresses beyond loopback without insecure. A value of the
+ * file is named with "FILE:LINE: ". */
 int td_config_check(const struct td_config *c, struct tp_err *e);
 /* --print-config: a file that gives this configuration. */
 void td_config_print(const struct td_config *c, struct tp_buf *out);

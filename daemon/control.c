@@ -34,7 +34,7 @@ struct td_control {
     int64_t drain_until, give_up;
     bool cut;
     int status;
-    unsigned long predict_done, api_done; /* at the last look of the watchdog */
+    unsigned long predict_done, express_done, api_done; /* at the last look of the watchdog */
     bool stuck;
 };
 
@@ -59,10 +59,10 @@ static void on_tick(uv_timer_t *t)
         td_server_wake_streams(c->d->server);
 }
 
-static bool moves(struct td_pool *p, unsigned long *before)
+static bool moves(struct td_pool *p, enum td_lane lane, unsigned long *before)
 {
-    unsigned long done = td_pool_done(p);
-    bool ok = td_pool_queued(p) == 0 || done != *before;
+    unsigned long done = td_pool_done(p, lane);
+    bool ok = td_pool_queued(p, lane) == 0 || done != *before;
 
     *before = done;
     return ok;
@@ -71,8 +71,11 @@ static bool moves(struct td_pool *p, unsigned long *before)
 static void on_watchdog(uv_timer_t *t)
 {
     struct td_control *c = t->data;
-    bool predict = moves(c->d->predict_pool, &c->predict_done), api = moves(c->d->api_pool, &c->api_done);
+    bool predict = moves(c->d->predict_pool, TD_LANE_MAIN, &c->predict_done),
+         express = moves(c->d->predict_pool, TD_LANE_EXPRESS, &c->express_done),
+         api = moves(c->d->api_pool, TD_LANE_MAIN, &c->api_done);
 
+    predict = predict && express;
     if (predict && api)
         td_notify("WATCHDOG=1");
     else if (!c->stuck)

@@ -83,12 +83,14 @@ static int clamp(int v, int lo, int hi)
     return v < lo ? lo : v > hi ? hi : v;
 }
 
-/* Two cores: one of each. Predictions get half of a larger machine, training the other half (at low priority); HTTP
- * threads only move bytes. */
+/* Predictions get half of a larger machine, training the other half (at low priority). HTTP threads compute small
+ * predictions themselves, so that a small machine has one for each core; on a larger one they mostly move bytes.
+ * Express threads keep up with what HTTP threads hand over. */
 void td_threads_resolve(const struct td_config *c, int cores, struct td_threads *out)
 {
-    out->http = c->http_threads ? (int)c->http_threads : clamp(cores / 4, 1, 8);
+    out->cores = cores;
+    out->http = c->http_threads ? (int)c->http_threads : clamp(cores / 4, clamp(cores, 1, 4), 16);
     out->predict = c->predict_threads ? (int)c->predict_threads : clamp(cores / 2, 1, 64);
     out->train = c->train_threads ? (int)c->train_threads : clamp(cores / 2, 1, 64);
-    out->api = clamp(cores / 4, 1, 8);
+    out->express = out->api = clamp(cores / 4, 1, 8);
 }

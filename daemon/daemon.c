@@ -6,11 +6,13 @@
 
 #include "daemon/control.h"
 #include "daemon/cores.h"
+#include "daemon/figures.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/pool.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
@@ -25,7 +27,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { API_QUEUE_MAX = 4096 };
+enum {
+    API_QUEUE_MAX = 4096,
+    FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
+    FILES_PER_READER = 4,
+    YIELD_NICE = 5
+};
 
 static void *reader_new(void *arg)
 {
@@ -49,15 +56,24 @@ static void on_bad_model(void *arg, int64_t id, const struct tp_err *e)
     td_log(TD_ERROR, "model-unusable", TD_I("model", id), TD_S("reason", e->detail));
 }
 
-/* As many descriptors as we may have: connections are what needs them. */
-static void raise_file_limit(void)
+/* As many descriptors as we may have: connections are what needs them. With too few, accepting them fails for ever,
+ * and libmicrohttpd tries again for ever. */
+static int raise_file_limit(const struct td_daemon *d, struct tp_err *e)
 {
     struct rlimit files;
+    rlim_t least = FILES_MIN + FILES_PER_READER * (rlim_t)d->threads.api;
 
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return 0;
+    if (files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
+        if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+            getrlimit(RLIMIT_NOFILE, &files);
     }
+    if (files.rlim_cur < least)
+        return tp_fail(e, TP_E_CONFIG, "this process may open %llu files; it needs %llu at least (see ulimit -n)",
+                       (unsigned long long)files.rlim_cur, (unsigned long long)least);
+    return 0;
 }
 
 /* Decimal port and newline, by rename, so that a reader never sees half of it. */
@@ -81,6 +97,13 @@ fail:
     return n;
 }
 
+/* Threads that take every core step back before those that answer short requests. Where a core is left for these,
+ * niceness only makes the kernel pack more threads on one core, to everybody's loss. */
+static int nice_of(int threads, int cores)
+{
+    return threads >= cores ? YIELD_NICE : 0;
+}
+
 static int open_store(struct td_daemon *d, struct tp_err *e)
 {
     char models[TD_CONFIG_VALUE_MAX + 16];
@@ -102,13 +125,29 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     td_gauge(d->metrics, TD_G_START, (double)time(NULL));
     if ((rc = open_store(d, e)) != 0)
         return rc;
-    d->predict_pool = td_pool_new("tcld-predict", d->threads.predict, (size_t)d->config.predict_queue,
-                                  td_predict_worker_new, td_predict_worker_free, d);
-    d->api_pool = td_pool_new("tcld-api", d->threads.api, API_QUEUE_MAX, reader_new, reader_free, d);
+    d->predict_pool = td_pool_new(&(struct td_pool_opts){
+        .name = "tcld-predict",
+        .threads = {[TD_LANE_MAIN] = d->threads.predict, [TD_LANE_EXPRESS] = d->threads.express},
+        .max_queued = (size_t)d->config.predict_queue,
+        .nice = nice_of(d->threads.predict, d->threads.cores),
+        .worker_new = td_predict_worker_new,
+        .worker_free = td_predict_worker_free,
+        .arg = d,
+    });
+    d->api_pool = td_pool_new(&(struct td_pool_opts){
+        .name = "tcld-api",
+        .threads = {[TD_LANE_MAIN] = d->threads.api},
+        .max_queued = API_QUEUE_MAX,
+        .nice = nice_of(d->threads.api, d->threads.cores),
+        .worker_new = reader_new,
+        .worker_free = reader_free,
+        .arg = d,
+    });
     if (!d->predict_pool || !d->api_pool)
         return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
-    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0)
+    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0)
         return rc;
+    td_figures_show_all(d);
     return td_server_new(d, &d->server, e);
 }
 
@@ -116,6 +155,7 @@ static void stop_parts(struct td_daemon *d)
 {
     td_server_free(d->server);
     td_jobs_free(d->jobs);
+    td_recal_free(d->recal);
     td_pool_free(d->predict_pool);
     td_pool_free(d->api_pool);
     td_registry_free(d->registry);
@@ -142,14 +182,16 @@ int td_daemon_run(struct td_daemon *d)
     if (td_log_start() != 0)
         return 1;
     signal(SIGPIPE, SIG_IGN);
-    raise_file_limit();
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a full disk (EFBIG), not the end */
     td_threads_resolve(&d->config, td_cores(), &d->threads);
     td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
            TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
-           TD_I("api_threads", d->threads.api), TD_I("train_threads", d->threads.train),
-           TD_S("config", d->config.file));
+           TD_I("express_threads", d->threads.express), TD_I("api_threads", d->threads.api),
+           TD_I("train_threads", d->threads.train), TD_S("config", d->config.file));
 
-    rc = td_control_new(d, &control, &e);
+    rc = raise_file_limit(d, &e);
+    if (rc == 0)
+        rc = td_control_new(d, &control, &e);
     if (rc == 0)
         rc = start_parts(d, &e);
     if (rc == 0) {

@@ -7,6 +7,7 @@
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "proto/body.h"
 
@@ -65,6 +66,8 @@ static void committed(void *arg, const struct st_ingest_result *res)
 
     if (res->code == 0) {
         td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
+        if (res->accepted > 0)
+            td_recal_note(p->d->recal, td_req_param(p->r, 0));
         post_reply(p, res->accepted, res->duplicates);
     } else if (res->code == -TP_E_UNKNOWN_HARDWARE) {
         td_reply_fail(p->r, TP_E_UNKNOWN_HARDWARE,
@@ -97,9 +100,9 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
             int bad = td_fit_check(&fit, &rec, hw->feat.kind, &why);
 
             if (bad == 0 && tp_record_label(&rec) == TP_LABEL_NONE)
-                bad =
-                    tp_fail_at(&why, TP_E_NOT_MEASURED, rec.has_result ? "/r/0" : "",
-                               rec.has_result ? "error_no is 0 but no cost is above zero" : "the record has no \"r\"");
+                bad = tp_fail_at(&why, TP_E_NOT_MEASURED, rec.has_result ? "/r/0" : "",
+                                 rec.has_result ? "error_no is 0 but costs are missing, zero or negative"
+                                                : "the record has no \"r\"");
             if (bad == 0)
                 bad = st_ingest_add(b, &rec, &why);
             if (bad == -TP_E_NO_MEMORY || bad == -TP_E_OVERLOADED) {

@@ -76,8 +76,10 @@ void td_h_metrics(struct td_request *r)
     struct td_metrics *m = d->metrics;
     struct tp_buf b = {0};
 
-    td_gauge(m, TD_G_PREDICT_QUEUE, (double)td_pool_queued(d->predict_pool));
-    td_gauge(m, TD_G_API_QUEUE, (double)td_pool_queued(d->api_pool));
+    td_gauge(
+        m, TD_G_PREDICT_QUEUE,
+        (double)(td_pool_queued(d->predict_pool, TD_LANE_MAIN) + td_pool_queued(d->predict_pool, TD_LANE_EXPRESS)));
+    td_gauge(m, TD_G_API_QUEUE, (double)td_pool_queued(d->api_pool, TD_LANE_MAIN));
     td_gauge(m, TD_G_INGEST_QUEUE, (double)st_ingest_queued(d->store));
     td_gauge(m, TD_G_CONNECTIONS, (double)td_server_connections(r->http->server));
     td_gauge(m, TD_G_BODIES, (double)td_server_body_bytes(r->http->server));

@@ -127,7 +127,8 @@ int td_body_enum(const json_t *o, const char *key, const char *const *names, int
     if (x == NULL)
         return 0;
     for (int i = 0; json_is_string(x) && names[i] != NULL; i++) {
-        if (strcmp(json_string_value(x), names[i]) == 0) {
+        /* the length too: a string may hold NUL */
+        if (json_string_length(x) == strlen(names[i]) && strcmp(json_string_value(x), names[i]) == 0) {
             *v = i;
             return 0;
         }
@@ -199,12 +200,8 @@ void td_reply_tagged(struct td_request *r, const char *content_type, const char 
     }
     snprintf(quoted, sizeof quoted, "\"%s\"", etag);
     td_reply_header(r, "ETag", quoted);
-    if (want != NULL && td_etag_listed(want, etag)) {
-        tp_buf_free(body);
-        td_reply(r, 304, content_type, body);
-        return;
-    }
-    td_reply(r, 200, content_type, body);
+    /* A 304 is given the body too: it is not sent, but its length is the one that may be told (RFC 9110, 8.6). */
+    td_reply(r, want != NULL && td_etag_listed(want, etag) ? 304 : 200, content_type, body);
 }
 
 void td_json_time(struct tp_buf *out, int64_t ms)

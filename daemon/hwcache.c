@@ -107,6 +107,16 @@ static void keep_locked(struct td_hwcache *c, const struct td_hw *hw)
     c->n++;
 }
 
+bool td_hwcache_peek(struct td_hwcache *c, const char *name, struct td_hw *out)
+{
+    bool hit;
+
+    pthread_mutex_lock(&c->mu);
+    hit = find_locked(c, name, out);
+    pthread_mutex_unlock(&c->mu);
+    return hit;
+}
+
 int td_hwcache_get(struct td_hwcache *c, const char *name, struct td_hw *out, struct tp_err *e)
 {
     struct st_hardware row = {0};

@@ -20,6 +20,8 @@ struct td_hw {
 struct td_hwcache;
 int td_hwcache_new(struct st_store *s, struct td_hwcache **out, struct tp_err *e);
 void td_hwcache_free(struct td_hwcache *c);
+/* Without touching the store: false when it is not kept. */
+bool td_hwcache_peek(struct td_hwcache *c, const char *name, struct td_hw *out);
 /* UNKNOWN_HARDWARE says which PUT to send first. */
 int td_hwcache_get(struct td_hwcache *c, const char *name, struct td_hw *out, struct tp_err *e);
 void td_hwcache_drop(struct td_hwcache *c, const char *name);

@@ -1,4 +1,4 @@
-/* From the first header to the handler: libmicrohttpd's callbacks.
+/* From the first header to the last byte of the body, and the end: libmicrohttpd's callbacks.
  *
  * Facts of libmicrohttpd 0.9.75 that shape this: a reply can be queued only on the first call (headers) or the last one
  * (body complete); one that is queued on the first call while a POST or PUT body is under way ends the connection, and
@@ -120,7 +120,7 @@ static size_t limit_of(const struct td_request *r)
     const struct td_route *route = r->match.route;
 
     if (route->body == TD_BODY_WEIGHTS)
-        return TD_WEIGHTS_BODY_MAX;
+        return (size_t)c->limit_weights_bytes;
     if (route->body == TD_BODY_RECORDS)
         return (size_t)(route->where == TD_PREDICT ? c->limit_predict_bytes : c->limit_measurements_bytes);
     return (size_t)c->limit_control_bytes;
@@ -169,8 +169,8 @@ static int prepare_body(struct td_request *r, size_t length, struct tp_err *e)
         return rc;
     if ((coding = td_coding_parse(td_req_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING), e)) < 0)
         return coding;
-    if (length > 0 && !(r->decoder = td_decoder_new((enum td_coding)coding, r->limit)))
-        return tp_fail(e, TP_E_NO_MEMORY, "not enough memory for the body");
+    r->coding = (enum td_coding)coding;
+    r->wanted = length > 0;
     return 0;
 }
 
@@ -209,10 +209,12 @@ static int check(struct td_request *r, const char *method, size_t length, struct
         return tp_fail(e, TP_E_OVERLOADED, "too many connections are open; try again later");
     }
     /* told before the body is read; the pool itself refuses again when it fills up meanwhile */
-    if (route->where == TD_PREDICT && td_pool_queued(d->predict_pool) >= (size_t)d->config.predict_queue) {
+    enum td_lane lane =
+        length == SIZE_MAX ? TD_LANE_EXPRESS : td_lane_of(length); /* unknown: in favour of the client */
+    size_t waiting = route->where == TD_PREDICT ? td_pool_queued(d->predict_pool, lane) : 0;
+    if (waiting >= (size_t)d->config.predict_queue) {
         td_count(d->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "%zu predict requests wait already; try again later",
-                       td_pool_queued(d->predict_pool));
+        return tp_fail(e, TP_E_OVERLOADED, "%zu predict requests wait already; try again later", waiting);
     }
     return prepare_body(r, length, e);
 }
@@ -266,29 +268,35 @@ static enum MHD_Result begin(struct td_request *r, const char *method)
 
 /* ---- the body ---- */
 
-static void refuse_rest(struct td_request *r, const struct tp_err *e)
+void td_body_drop(struct td_request *r)
 {
-    r->refused = *e;
-    td_decoder_free(r->decoder);
-    r->decoder = NULL;
     tp_buf_free(&r->body);
     atomic_fetch_sub(&r->http->server->body_bytes, r->charged);
     r->charged = 0;
 }
 
-/* Keep the sum of all bodies below its limit: what the buffer has grown by is charged after the fact, one step of the
- * decoder at most. */
-static int charge(struct td_request *r, struct tp_err *e)
+int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_err *e)
 {
     struct td_server *s = r->http->server;
-    size_t more = r->body.cap > r->charged ? r->body.cap - r->charged : 0;
+    size_t cap = body->cap + (body != &r->body ? r->body.cap : 0), more = cap > r->charged ? cap - r->charged : 0;
 
     r->charged += more;
-    if (more && atomic_fetch_add(&s->body_bytes, more) + more > (size_t)config_of(r)->limit_bodies_bytes) {
+    if (more && atomic_fetch_add(&s->body_bytes, more) + more > (size_t)config_of(r)->limit_bodies_bytes &&
+        body->n > TD_EXPRESS_BYTES) {
         td_count(s->daemon->metrics, TD_C_OVERLOAD, 1);
         return tp_fail(e, TP_E_OVERLOADED, "the bodies of all requests need too much memory; try again later");
     }
     return 0;
+}
+
+static int collect(struct td_request *r, const char *data, size_t n, struct tp_err *e)
+{
+    if (n > r->limit - r->body.n)
+        return tp_fail(e, TP_E_BODY_TOO_LARGE, "the body is larger than %zu bytes", r->limit);
+    tp_buf_put(&r->body, data, n);
+    if (r->body.oom)
+        return tp_fail(e, TP_E_NO_MEMORY, "not enough memory for the body");
+    return td_body_charge(r, &r->body, e);
 }
 
 static enum MHD_Result take(struct td_request *r, const char *data, size_t n)
@@ -296,58 +304,13 @@ static enum MHD_Result take(struct td_request *r, const char *data, size_t n)
     struct tp_err e;
 
     r->bytes_in += n;
-    if (r->refused.code || r->response || !r->decoder) {
+    if (r->refused.code || r->response || !r->wanted) {
         r->discarded += n; /* a body that goes on and on is cut off in the end */
         return r->discarded <= TD_DISCARD_CHUNKED_MAX ? MHD_YES : MHD_NO;
     }
-    if (td_decoder_push(r->decoder, data, n, &r->body, &e) != 0 || charge(r, &e) != 0)
-        refuse_rest(r, &e);
-    return MHD_YES;
-}
-
-/* ---- the handler ---- */
-
-static void run(void *task, void *worker)
-{
-    struct td_request *r = task;
-
-    if (atomic_load_explicit(&r->http->server->cut, memory_order_relaxed)) { /* nobody waits for it any more */
-        td_reply_fail(r, TP_E_DRAINING, "the daemon is shutting down");
-        return;
-    }
-    r->worker = worker;
-    r->match.route->handler(r);
-}
-
-static enum MHD_Result dispatch(struct td_request *r)
-{
-    struct td_server *s = r->http->server;
-    struct td_daemon *d = s->daemon;
-    struct tp_err e;
-
-    r->phase = TD_PHASE_RUN;
-    if (r->conn)
-        atomic_store(&r->conn->deadline, INT64_MAX);
-    if (!r->refused.code && r->decoder && td_decoder_end(r->decoder, &e) != 0)
+    if (collect(r, data, n, &e) != 0) {
         r->refused = e;
-    td_decoder_free(r->decoder); /* its window is not needed while the request waits */
-    r->decoder = NULL;
-    if (r->response)
-        return td_request_queue(r);
-    if (r->refused.code) {
-        td_request_problem(r, &r->refused);
-        return td_request_queue(r);
-    }
-    if (r->match.route->where == TD_INLINE) {
-        r->match.route->handler(r);
-        return td_request_queue(r);
-    }
-    r->suspended = true;
-    atomic_fetch_add(&s->suspended, 1);
-    MHD_suspend_connection(r->mhd);
-    if (td_pool_submit(r->match.route->where == TD_PREDICT ? d->predict_pool : d->api_pool, run, r, &e) != 0) {
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
-        td_request_problem(r, &e);
+        td_body_drop(r);
     }
     return MHD_YES;
 }
@@ -366,7 +329,7 @@ enum MHD_Result td_intake(void *cls, struct MHD_Connection *c, const char *url, 
         return begin(r, method);
     case TD_PHASE_BODY:
         if (*n == 0)
-            return dispatch(r);
+            return td_dispatch(r);
         if (take(r, data, *n) != MHD_YES)
             return MHD_NO;
         *n = 0;

@@ -5,10 +5,10 @@
  * while they compute or wait for the disk. */
 #include "daemon/jobs_priv.h"
 
+#include "daemon/giveway.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
-#include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -281,13 +279,8 @@ static void run_one(struct td_jobs *js, struct td_job *j)
 static void *thread_main(void *arg)
 {
     struct td_jobs *js = arg;
-    struct sched_param none = {0};
-    id_t tid = (id_t)syscall(SYS_gettid);
 
-    /* Threads that a job starts inherit both. */
-    errno = 0;
-    setpriority(PRIO_PROCESS, tid, getpriority(PRIO_PROCESS, tid) + NICE);
-    sched_setscheduler(0, SCHED_BATCH, &none);
+    td_give_way(NICE, true); /* and the threads that a job starts */
     pthread_setname_np(pthread_self(), "tcld-job");
     pthread_mutex_lock(&js->mu);
     while (!js->stop) {
@@ -337,17 +330,22 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e)
     struct td_jobs *js = NULL;
     pthread_condattr_t attr;
     cpu_set_t cpus;
-    int n, rc;
+    int n = 0, rc;
+    bool stale;
 
     rc = st_jobs_interrupt(d->store, &n, e);
-    if (rc != 0)
+    stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
+    if (rc != 0 && !stale)
         return rc;
+    if (stale)
+        td_log(TD_WARNING, "jobs-not-interrupted", TD_S("error", tp_code_slug(rc)));
     if (n > 0)
         td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", n));
     js = calloc(1, sizeof *js);
     if (js == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");
     js->d = d;
+    js->stale = stale;
     pthread_mutex_init(&js->submit_mu, NULL);
     pthread_mutex_init(&js->mu, NULL);
     pthread_condattr_init(&attr);
@@ -435,7 +433,11 @@ int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, c
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
         goto out;
     }
-    rc = st_job_insert(js->d->store, &j->row, e);
+    rc = js->stale ? st_jobs_interrupt(js->d->store, NULL, e) : 0;
+    if (rc == 0) {
+        js->stale = false;
+        rc = st_job_insert(js->d->store, &j->row, e);
+    }
     pthread_mutex_lock(&js->mu);
     if (rc != 0) {
         td_job_unref_locked(j);

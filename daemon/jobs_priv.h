@@ -34,6 +34,9 @@ struct td_jobs {
     int queued, running;
     bool stop;
     struct td_follow *follows;
+    /* The store could not take down that the jobs of the last run are over; asked again before the next job. Until then
+     * what it calls queued or running, and is not in memory, is interrupted. */
+    _Atomic bool stale;
     pthread_t *threads;
     int n_threads;
     pthread_t ticker;

@@ -1,7 +1,8 @@
 /* Structured logs: rendering, and the one thread that writes to stderr.
  *
  * Invariant: no caller ever waits for stderr. Lines go into a ring of TD_LOG_QUEUE_MAX bytes; when it is full they are
- * counted instead. The thread polls before it writes and writes at most PIPE_BUF bytes, so that even a full pipe cannot
+ * counted instead. A line is written a few milliseconds after it was made, so that busy threads do not wake another one
+ * for each. The thread polls before it writes and writes at most PIPE_BUF bytes, so that even a full pipe cannot
  * hold it and the daemon can always end. This file holds the program's only globals: a log is a property of the
  * process, as stderr is. */
 #include "daemon/log.h"
@@ -22,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { VALUE_MAX = 512, STOP_PATIENCE_MS = 1000 };
+enum { VALUE_MAX = 512, STOP_PATIENCE_MS = 1000, GATHER_MS = 5 };
 
 static const char *const LEVEL[] = {"error", "warning", "info", "debug"};
 static const char *const PRIORITY[] = {"<3>", "<4>", "<6>", "<7>"};
@@ -225,18 +226,18 @@ static void write_now(const char *p, size_t n)
     }
 }
 
-static void enqueue_locked(const char *p, size_t n)
+/* Returns whether the thread sleeps and must be woken. */
+static bool enqueue_locked(const char *p, size_t n)
 {
     if (q.count + n > TD_LOG_QUEUE_MAX) {
         atomic_fetch_add_explicit(&log_dropped, 1, memory_order_relaxed);
-        return;
+        return false;
     }
     size_t at = (q.head + q.count) % TD_LOG_QUEUE_MAX, first = TD_LOG_QUEUE_MAX - at < n ? TD_LOG_QUEUE_MAX - at : n;
     memcpy(q.ring + at, p, first);
     memcpy(q.ring, p + first, n - first);
-    if (q.count == 0)
-        pthread_cond_signal(&q.wake);
     q.count += n;
+    return q.count == n;
 }
 
 static size_t finish(char *out, bool journal, enum td_level level, const char *event, const struct td_field *f,
@@ -263,8 +264,10 @@ void td_log_fields(enum td_level level, const char *event, const struct td_field
     size_t len = finish(line, atomic_load_explicit(&log_journal, memory_order_relaxed), level, event, f, n);
     pthread_mutex_lock(&q.lock);
     if (q.ring) {
-        enqueue_locked(line, len);
+        bool wake = enqueue_locked(line, len);
         pthread_mutex_unlock(&q.lock);
+        if (wake)
+            pthread_cond_signal(&q.wake);
     } else {
         pthread_mutex_unlock(&q.lock);
         write_now(line, len);
@@ -290,8 +293,13 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), "tcld-log");
     pthread_mutex_lock(&q.lock);
     for (;;) {
-        while (q.count == 0 && !q.stop)
-            pthread_cond_wait(&q.wake, &q.lock);
+        if (q.count == 0 && !q.stop) {
+            while (q.count == 0 && !q.stop)
+                pthread_cond_wait(&q.wake, &q.lock);
+            pthread_mutex_unlock(&q.lock);
+            poll(NULL, 0, GATHER_MS); /* the lines of many requests, for one wake-up */
+            pthread_mutex_lock(&q.lock);
+        }
         if (q.count == 0)
             break;
         char *p = q.ring + q.head;

@@ -5,6 +5,7 @@
 #define TD_REGISTRY_H
 
 #include "daemon/hwcache.h"
+#include "daemon/offsets.h"
 #include "model/infer.h"
 #include "model/weights.h"
 #include "store/store.h"
@@ -12,6 +13,7 @@
 struct td_snapshot { /* read-only for holders */
     struct tm_model *model;
     struct tm_plan *plan;
+    struct td_offsets *offsets; /* daemon/offsets.h; NULL none */
     struct tm_provenance provenance;
     int64_t id;
     char role[8], owner[64];
@@ -30,12 +32,14 @@ void td_registry_free(struct td_registry *g);
 
 /* Hardware by name without touching the store in the steady state. UNKNOWN_HARDWARE says which PUT to send first. */
 int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *out, struct tp_err *e);
+/* The same for a thread that may not wait: false when it is not in memory. */
+bool td_registry_hardware_peek(struct td_registry *g, const char *name, struct td_hw *out);
 void td_registry_hardware_changed(struct td_registry *g, const char *name); /* after the commit of a PUT */
 
 /* The snapshot that answers for hardware: which = "active" (AC, else the family's KB), "ac", "kb", or a decimal model
  * id. Errors: NO_MODEL, UNKNOWN_MODEL, BAD_PARAMETER, FEATURES_MISMATCH, BAD_WEIGHTS. An id that is not in memory is
- * loaded from its file; the last TD_REGISTRY_EXTRA of those are kept. An id must be an AC of this hardware or a KB of
- * its family. */
+ * loaded from its file (only then does this wait); the last TD_REGISTRY_EXTRA of those are kept. An id must be an AC of
+ * this hardware or a KB of its family. */
 enum { TD_REGISTRY_EXTRA = 8 };
 int td_registry_acquire(struct td_registry *g, const char *hardware, const char *family, const char *which,
                         struct td_snapshot **out, struct tp_err *e);
@@ -43,14 +47,24 @@ void td_registry_release(struct td_snapshot *s);
 
 /* Publication: write file -> fsync -> rename -> fsync dir -> reload it and compare predictions of golden rows -> store
  * row -> swap when activate. Takes ownership of m (also on failure). row->id must be reserved; id, role and owner of
- * *p, features version and sha256 of *row are filled in. hardware: the AC's, NULL for a KB. A model that fails any step
- * leaves no file and no row. UNKNOWN_HARDWARE when it was deleted meanwhile. */
+ * *p, features version and sha256 of *row are filled in. hardware: id of the AC's, 0 for a KB. A model that fails any
+ * step leaves no file and no row. UNKNOWN_HARDWARE when it was deleted meanwhile, even if there is one of that name
+ * again. */
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
-                        const char *hardware, bool activate, struct tp_err *e);
+                        int64_t hardware, bool activate, struct tp_err *e);
+/* The same with the offsets of an AC for its hardware. */
+int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                             int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e);
+/* New offsets of a model for tasks of one hardware (id hw): stored with the next calibration, then a new snapshot of
+ * the same model takes the place of the old one wherever that is. Those of other tasks stay. *calibration = the new
+ * count. UNKNOWN_HARDWARE, UNKNOWN_MODEL. */
+int td_registry_recalibrate(struct td_registry *g, const char *hardware, const char *family, int64_t hw, int64_t model,
+                            const struct st_offset *o, size_t n, int *calibration, struct tp_err *e);
 /* Make an existing model the active one of hardware (also the rollback). CONFLICT (not an AC of this hardware),
  * UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. Sets *changed (may be NULL) when another model was active before. */
 int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e);
-/* After the commit of a DELETE: drops its models from memory, and the files whose rows are gone from the disk. */
+/* After the commit of a DELETE: drops its models from memory, and the files whose rows are gone from the disk. What was
+ * published since for new hardware of that name stays. */
 void td_registry_forget(struct td_registry *g, const char *hardware);
 /* Path of a model's weights file into buf. */
 void td_registry_path(const struct td_registry *g, int64_t id, char *buf, size_t n);

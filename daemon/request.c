@@ -26,9 +26,7 @@ void td_request_free(struct td_request *r)
         return;
     assert(r->magic == TD_REQUEST_MAGIC);
     r->magic = 0;
-    atomic_fetch_sub(&r->http->server->body_bytes, r->charged);
-    td_decoder_free(r->decoder);
-    tp_buf_free(&r->body);
+    td_body_drop(r);
     td_target_free(&r->target);
     for (int i = 0; i < r->n_headers; i++)
         free(r->headers[i].name);
@@ -82,6 +80,11 @@ const char *td_req_body(const struct td_request *r, size_t *n)
     return r->body.p ? r->body.p : "";
 }
 
+void td_req_body_done(struct td_request *r)
+{
+    td_body_drop(r);
+}
+
 bool td_req_body_is_ndjson(const struct td_request *r)
 {
     return r->ndjson;
@@ -100,6 +103,11 @@ struct st_reader *td_req_reader(const struct td_request *r)
 void *td_req_worker(const struct td_request *r)
 {
     return r->match.route->where == TD_PREDICT ? r->worker : NULL;
+}
+
+bool td_req_may_wait(const struct td_request *r)
+{
+    return !r->at_once;
 }
 
 bool td_req_only_query(struct td_request *r, const char *const *names)
@@ -328,7 +336,7 @@ void td_reply(struct td_request *r, int status, const char *content_type, struct
         td_reply_fail(r, TP_E_NO_MEMORY, "not enough memory for the reply");
         return;
     }
-    r->bytes_out = n;
+    r->bytes_out = status == 304 || strcmp(r->method, "HEAD") == 0 ? 0 : n;
     td_request_decorate(r, resp, n || status == 200 ? content_type : NULL);
     td_request_ready(r, resp, status);
 }

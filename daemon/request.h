@@ -1,11 +1,12 @@
 /* One HTTP request as the handlers see it. Handlers know nothing of libmicrohttpd.
  *
- * Life: the HTTP thread matches the route, checks role, headers, admission, collects and decodes the body (limit on
- * decoded bytes), then runs the handler where the route says (routes.def): INLINE on the HTTP thread (must not block),
- * PREDICT on the predict pool, API on the api pool. A handler ends the request with exactly one td_reply_*() call, then
- * or later, on any thread; after it the request is gone. The connection is suspended meanwhile; a client that vanishes
- * is noticed at the reply. An INLINE handler must reply before it returns. HEAD is answered by the GET route, OPTIONS
- * and 405 from the table: no handler sees them. */
+ * Life: the HTTP thread matches the route, checks role, headers, admission, collects the body, then the handler runs
+ * where the route says (routes.def): INLINE on the HTTP thread (must not block), PREDICT on the predict pool, API on
+ * the api pool; pools decode the body first (limit on decoded bytes). A small PREDICT request is tried on the HTTP
+ * thread itself: see td_req_may_wait(). A handler ends the request with exactly one td_reply_*() call, then or later,
+ * on any thread; after it the request is gone. The connection is suspended meanwhile; a client that vanishes is noticed
+ * at the reply. An INLINE handler must reply before it returns. HEAD is answered by the GET route, OPTIONS and 405 from
+ * the table: no handler sees them. */
 #ifndef TD_REQUEST_H
 #define TD_REQUEST_H
 
@@ -21,7 +22,7 @@ enum td_body_kind {
     TD_BODY_NONE,    /* a body is ignored */
     TD_BODY_JSON,    /* control body, application/json, <= limit_control */
     TD_BODY_RECORDS, /* application/x-ndjson or application/json */
-    TD_BODY_WEIGHTS  /* application/octet-stream, <= 4 MiB */
+    TD_BODY_WEIGHTS  /* application/octet-stream, <= limit_weights */
 };
 
 struct td_request;
@@ -45,6 +46,7 @@ const char *td_req_param(const struct td_request *r, int i);
 const char *td_req_query(const struct td_request *r, const char *name);
 const char *td_req_header(const struct td_request *r, const char *name); /* NULL when absent */
 const char *td_req_body(const struct td_request *r, size_t *n);          /* decoded bytes */
+void td_req_body_done(struct td_request *r); /* gives the memory of the body back before the reply */
 bool td_req_body_is_ndjson(const struct td_request *r);
 const char *td_req_id(const struct td_request *r); /* X-Request-Id */
 /* What the thread that runs the handler keeps between requests. Only while the handler runs; gone for a reply that
@@ -52,6 +54,9 @@ const char *td_req_id(const struct td_request *r); /* X-Request-Id */
  * td_predict_worker_new() made. Else NULL. */
 struct st_reader *td_req_reader(const struct td_request *r);
 void *td_req_worker(const struct td_request *r);
+/* False when a PREDICT handler runs on the HTTP thread: it takes no lock that is held for longer than a look-up, and
+ * reads no disk. If it has to, it returns without a reply and is called again on the pool. */
+bool td_req_may_wait(const struct td_request *r);
 /* h_predict.c: the state of one thread of the predict pool; arg is the struct td_daemon. NULL: the daemon does not
  * start. */
 void *td_predict_worker_new(void *daemon);

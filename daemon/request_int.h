@@ -1,5 +1,5 @@
-/* Inside of requests: shared by server.c (connections), intake.c (from first header to handler), request.c (replies)
- * and stream.c. Not for handlers.
+/* Inside of requests: shared by server.c (connections), intake.c (from first header to last byte), dispatch.c (where it
+ * is computed), request.c (replies) and stream.c. Not for handlers.
  *
  * A request belongs to its HTTP thread, but between suspension and reply to whoever runs the handler. The connection is
  * suspended first and the request is enqueued after, so a reply can never come before the suspension. */
@@ -21,11 +21,15 @@ enum {
     TD_REQUEST_MAGIC = 0x71e57001,
     TD_REPLY_HEADERS_MAX = 8,
     TD_REQUEST_ID_MAX = 64,
-    TD_WEIGHTS_BODY_MAX = 4 << 20,
     TD_DISCARD_MAX = 256 * 1024, /* bytes of a refused body that are read to keep the connection */
     /* bytes that are read behind the point where a body of unknown length was refused; then it is cut off */
     TD_DISCARD_CHUNKED_MAX = 256 << 20,
     TD_HEALTH_CONNECTIONS = 64,
+    /* decoded bytes of a predict body up to which it is computed at once on its HTTP thread (some 10 programs, 0.3 ms),
+     * or in the express lane (some 50) */
+    TD_AT_ONCE_BYTES = 8 * 1024,
+    TD_EXPRESS_BYTES = 32 * 1024,
+    TD_SEATS_MAX = 64,
     TD_RETRY_SECONDS = 1
 };
 
@@ -50,6 +54,12 @@ struct td_http { /* one listener and its threads */
     struct td_listener listener;
 };
 
+/* What an HTTP thread needs to compute a prediction itself. Fewer seats than threads are no harm. */
+struct td_seat {
+    _Atomic bool taken;
+    void *worker; /* td_predict_worker_new() */
+};
+
 struct td_server {
     struct td_daemon *daemon;
     struct td_http http[TD_LISTENERS_MAX + 2];
@@ -64,6 +74,8 @@ struct td_server {
     _Atomic bool draining, cut;
     _Atomic uint64_t next_id;
     uint64_t id_seed;
+    struct td_seat seat[TD_SEATS_MAX];
+    int n_seats;
 };
 
 enum td_phase { TD_PHASE_NEW, TD_PHASE_BODY, TD_PHASE_RUN, TD_PHASE_QUEUED };
@@ -79,14 +91,15 @@ struct td_request {
     char method[16], id[TD_REQUEST_ID_MAX + 1];
     int64_t t0; /* monotonic us */
     /* the body */
-    struct td_decoder *decoder;
-    struct tp_buf body;
+    struct tp_buf body; /* as it came until dispatch.c decodes it */
+    enum td_coding coding;
     size_t limit, charged, bytes_in, discarded;
-    bool ndjson;
+    bool wanted, ndjson;
     struct tp_err refused; /* code != OK: the rest of the body is read and thrown away, then this is the reply */
     /* the handler */
     void *worker;
-    bool suspended;
+    enum td_lane lane;
+    bool suspended, at_once;
     char *cursor; /* decoded, owned */
     /* the reply */
     struct MHD_Response *response;
@@ -107,6 +120,15 @@ void *td_intake_target(void *cls, const char *uri, struct MHD_Connection *c);
 enum MHD_Result td_intake(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
                           const char *data, size_t *n, void **req);
 void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum MHD_RequestTerminationCode code);
+
+/* Keep the sum of all bodies below its limit: charges what `body` has grown by since the last call, after the fact. A
+ * small one is never refused: connection_limit bounds those, and others' large ones must not keep them out. */
+int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_err *e);
+void td_body_drop(struct td_request *r);
+
+/* dispatch.c: the body is there */
+enum MHD_Result td_dispatch(struct td_request *r);
+enum td_lane td_lane_of(size_t body_bytes);
 
 /* request.c */
 void td_request_free(struct td_request *r);

@@ -188,6 +188,31 @@ int td_route_match(const struct td_route *routes, const char *method, const stru
     return 0;
 }
 
+/* The parameter at h: where it ends, NULL when it is malformed or names another charset than UTF-8. */
+static const char *skip_parameter(const char *h)
+{
+    bool quoted;
+
+    if (strncasecmp(h, "charset=", 8) == 0) {
+        quoted = h[8] == '"';
+        h += 8 + quoted;
+        if (strncasecmp(h, "utf-8", 5) != 0 || (quoted && h[5] != '"'))
+            return NULL;
+        h += 5 + quoted;
+        return h + strspn(h, " \t");
+    }
+    for (; *h && *h != ';'; h++) {
+        if (*h != '"')
+            continue;
+        for (h++; *h && *h != '"'; h++)
+            if (*h == '\\' && h[1])
+                h++;
+        if (!*h)
+            return NULL;
+    }
+    return h;
+}
+
 bool td_media_is(const char *h, const char *type)
 {
     size_t n = strlen(type);
@@ -198,18 +223,9 @@ bool td_media_is(const char *h, const char *type)
     if (strncasecmp(h, type, n) != 0)
         return false;
     h += n + strspn(h + n, " \t");
-    if (!*h)
-        return true;
-    if (*h != ';')
-        return false;
-    h++;
-    h += strspn(h, " \t");
-    if (!*h)
-        return true;
-    if (strncasecmp(h, "charset=", 8) != 0)
-        return false;
-    h += 8;
-    if (*h == '"')
+    while (h && *h == ';') {
         h++;
-    return strncasecmp(h, "utf-8", 5) == 0 && h[5 + (h[5] == '"') + strspn(h + 5 + (h[5] == '"'), " \t;")] == '\0';
+        h = skip_parameter(h + strspn(h, " \t"));
+    }
+    return h && !*h;
 }

@@ -227,6 +227,11 @@ int td_server_new(struct td_daemon *d, struct td_server **out, struct tp_err *e)
     if (getrandom(&s->id_seed, sizeof s->id_seed, 0) != sizeof s->id_seed)
         s->id_seed = (uint64_t)td_now_us();
 
+    for (; s->n_seats < d->threads.http && s->n_seats < TD_SEATS_MAX; s->n_seats++)
+        if (!(s->seat[s->n_seats].worker = td_predict_worker_new(d))) {
+            rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory");
+            goto out;
+        }
     n = td_listen_inherited(l, d->config.insecure, e);
     if (n < 0) {
         rc = n;
@@ -293,6 +298,8 @@ void td_server_free(struct td_server *s)
     /* Every connection was resumed, but whoever did it may still be on its way to the counter. */
     while (atomic_load(&s->suspended) > 0)
         sched_yield();
+    for (int i = 0; i < s->n_seats; i++)
+        td_predict_worker_free(s->seat[i].worker);
     pthread_mutex_destroy(&s->stream_lock);
     pthread_mutex_destroy(&s->conn_lock);
     free(s);

@@ -122,7 +122,7 @@ static double score_of(const struct tm_plan *p, double s)
 
 static double latency_of(const struct tm_plan *p, double l)
 {
-    return exp(fmax(fmin(l + p->latency_shift, 700.0), -700.0));
+    return exp(fmax(fmin(l + p->latency_shift, 80.0), -80.0)); /* a positive number as float, too */
 }
 
 int tm_batch_run(struct tm_batch *b, double *score, double *latency, double *raw)

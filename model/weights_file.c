@@ -15,7 +15,7 @@
 
 static int io_fail(struct tp_err *e, const char *what)
 {
-    bool full = errno == ENOSPC || errno == EDQUOT;
+    bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
     return tp_fail(e, full ? TP_E_DISK_FULL : TP_E_IO, "weights file: %s: %s", what, strerror(errno));
 }
 

@@ -27,6 +27,8 @@ struct tp_body {
     const char *task; /* bytes of the shared task */
     size_t task_n;
     bool task_bad;
+    const struct tp_record_mem *task_in; /* the record that holds it decoded, NULL none */
+    uint64_t task_decoded;
     int rc; /* what every call at the end returns */
     struct tp_err last, task_err;
 };
@@ -202,22 +204,30 @@ static int close_envelope(struct tp_body *b)
     return event < 0 || tp_json_finish(&b->env) < 0 ? bad_json(b) : 0;
 }
 
-/* The task is decoded once; when it is bad, every state is unusable for that one reason. */
+/* Not a comparison of bytes: they may be a megabyte, for states of eight. */
+static bool holds_task(const struct tp_body *b, const struct tp_record *r)
+{
+    return b->task_in != NULL && r->mem == b->task_in && r->mem->decoded == b->task_decoded && r->mem->task_ok;
+}
+
+/* The task is decoded once for each record object; when it is bad, every state is unusable for that one reason. */
 static int read_state(struct tp_body *b, struct tp_record *r, size_t *used, struct tp_err *e)
 {
     size_t rest = (size_t)(b->env.end - b->env.p);
-    if (!b->task_bad) {
+    if (!b->task_bad && !holds_task(b, r)) {
         int rc = b->task_n > TP_MAX_LINE
                      ? tp_fail(&b->task_err, TP_E_TOO_LONG, "a task holds at most %d bytes", TP_MAX_LINE)
                      : tp_task_parse(r, b->task, b->task_n, &b->task_err);
         b->task_bad = rc != 0;
+        b->task_in = r->mem;
+        b->task_decoded = r->mem != NULL ? r->mem->decoded : 0;
     }
     if (b->task_bad) {
         if (e != NULL)
             *e = b->task_err;
         return -(int)b->task_err.code;
     }
-    return tp_record_parse_state(r, b->task, b->task_n, b->env.p, rest, used, e);
+    return tp_record_parse_state(r, b->env.p, rest, used, e);
 }
 
 static int next_item(struct tp_body *b, struct tp_record *r, struct tp_err *e)

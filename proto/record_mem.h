@@ -14,6 +14,7 @@ struct tp_record_mem {
     struct tp_buf task_text; /* its decoded strings */
     struct tp_task task;     /* points into the two above and names */
     bool task_ok;
+    uint64_t decoded;                 /* how many task arrays were decoded into it: which one it holds */
     char task_id[TP_TASK_ID_LEN + 1]; /* of task; "" until asked for */
     int32_t *ints;                    /* list operands of all steps, one after the other */
     size_t n_ints, cap_ints;
@@ -63,9 +64,9 @@ int tp_step_by_tag(const char *s, size_t n); /* enum tp_step_kind or -1 */
  */
 int tp_record_parse_prefix(struct tp_record *r, const char *s, size_t n, size_t *used, struct tp_err *e);
 
-/* The same for a record in two pieces: the task array (exactly) and a state at the start of s[0..n). No "r", no "v". */
-int tp_record_parse_state(struct tp_record *r, const char *task, size_t task_n, const char *s, size_t n, size_t *used,
-                          struct tp_err *e);
+/* The same for a record in two pieces: the task that tp_task_parse() gave r last, and a state at the start of s[0..n).
+ * No "r", no "v". */
+int tp_record_parse_state(struct tp_record *r, const char *s, size_t n, size_t *used, struct tp_err *e);
 
 /* Decode a task array that stands alone in s[0..n). *r gets it only when it is fine. */
 int tp_task_decode(struct tp_record *r, const char *s, size_t n, struct tp_err *e);

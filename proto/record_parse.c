@@ -310,17 +310,11 @@ int tp_record_parse_prefix(struct tp_record *r, const char *s, size_t n, size_t 
     return got > TP_MAX_LINE ? too_long(e) : rc;
 }
 
-int tp_record_parse_state(struct tp_record *r, const char *task, size_t task_n, const char *s, size_t n, size_t *used,
-                          struct tp_err *e)
+int tp_record_parse_state(struct tp_record *r, const char *s, size_t n, size_t *used, struct tp_err *e)
 {
-    struct tp_record_mem *m = tp_record_mem(r, e);
-    if (m == NULL)
-        return -TP_E_NO_MEMORY;
-    if (!m->task_ok || m->task_raw.n != task_n || memcmp(m->task_raw.p, task, task_n) != 0) {
-        int rc = tp_task_decode(r, task, task_n, e);
-        if (rc != 0)
-            return rc;
-    }
+    struct tp_record_mem *m = r->mem;
+    if (m == NULL || !m->task_ok)
+        return tp_fail(e, TP_E_INTERNAL, "a state without a task");
     struct tp_reader c;
     reader_init(&c, m, s, n < TP_MAX_LINE + 1 ? n : TP_MAX_LINE + 1, e);
     c.j.depth = STATE_DEPTH - 1;

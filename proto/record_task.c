@@ -134,6 +134,7 @@ int tp_task_decode(struct tp_record *r, const char *s, size_t n, struct tp_err *
         return -TP_E_NO_MEMORY;
     struct decoder d = {.m = m, .e = e, .t.target_host.s = ""};
     m->task_ok = false;
+    m->decoded++;
     m->task_id[0] = '\0';
     m->task_raw.n = m->task_text.n = 0;
     tp_buf_put(&m->task_raw, s, n);

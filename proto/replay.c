@@ -10,6 +10,7 @@
  * Invariant: 0 <= n <= TP_REPLAY_LOOPS for every slot; work per step is O(loops + slots), without allocation.
  * One owner, one thread. */
 #include "proto/replay.h"
+#include "proto/saturate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,13 +67,6 @@ void tp_replay_free(struct tp_replay *p)
 }
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------ */
-
-static int64_t mul_sat(int64_t a, int64_t b)
-{
-    int64_t r;
-
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
@@ -238,7 +232,7 @@ static void split(struct tp_replay *p, struct stage *s, int32_t iter, int64_t ex
     if (extent <= 0)
         extent = s->loops[iter].extent;
     for (int32_t i = 0; i < n; i++)
-        prod = mul_sat(prod, length_at(l, i));
+        prod = tp_mul_sat(prod, length_at(l, i));
     rest = extent ? ceil_div(extent, prod) : 0;
 
     fit = resize_at(s, iter, 1, n + 1);
@@ -252,7 +246,7 @@ static void split(struct tp_replay *p, struct stage *s, int32_t iter, int64_t ex
     }
     v->n_parts = n + 1 < TP_PARTS ? n + 1 : TP_PARTS;
     v->extent = extent;
-    v->padded = extent ? mul_sat(prod, rest) : 0;
+    v->padded = extent ? tp_mul_sat(prod, rest) : 0;
     move_attach_points(p, s, iter, 1, n + 1);
 }
 
@@ -274,7 +268,7 @@ static void follow_split(struct tp_replay *p, const struct tp_record *r, uint32_
         return;
     l = (struct lengths){src->list, src->n_list < n_split - 1 ? src->n_list : n_split - 1, 1};
     for (int32_t i = l.n; i < src->n_list; i++)
-        l.tail = mul_sat(l.tail, src->list[i] > 0 ? src->list[i] : 1);
+        l.tail = tp_mul_sat(l.tail, src->list[i] > 0 ? src->list[i] : 1);
     extent = s->loops[iter].extent;
     if (extent == 0)
         extent = views[st->op[2]].extent;
@@ -293,7 +287,7 @@ static void follow_fused_split(struct tp_replay *p, const struct tp_record *r, u
 
         if (!src || level < 0 || level >= src->n_list)
             return;
-        l.tail = mul_sat(l.tail, src->list[level] > 0 ? src->list[level] : 1);
+        l.tail = tp_mul_sat(l.tail, src->list[level] > 0 ? src->list[level] : 1);
     }
     split(p, s, st->op[1], 0, &l, st->op[3] != 0, v);
 }
@@ -309,7 +303,7 @@ static void fuse(struct tp_replay *p, const struct tp_step *st, struct stage *s,
     if (!s || first < 0 || first > TP_REPLAY_LOOPS - n || (n && !have_loop(s, first + n - 1)))
         return;
     for (int32_t i = first; i < first + n; i++)
-        extent = s->loops[i].extent ? mul_sat(extent, s->loops[i].extent) : 0;
+        extent = s->loops[i].extent ? tp_mul_sat(extent, s->loops[i].extent) : 0;
     /* Nothing to fuse (a stage of rank zero): one more loop, outermost. */
     if (resize_at(s, first, n, 1) == 1)
         s->loops[first] = (struct tp_loop){extent, 0};

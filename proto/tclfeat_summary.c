@@ -2,6 +2,7 @@
  *
  * Largest = largest product of known extents; of equal ones the lower stage id is nearer the front, so that the order
  * never hangs on anything but the program. Columns: groups NEST and SUM of tclfeat_columns.def. Pure functions. */
+#include "proto/saturate.h"
 #include "proto/tclfeat_priv.h"
 
 enum {
@@ -19,13 +20,6 @@ _Static_assert((int)COL(NEST, COVER) < (int)TCLF_NEST && 2 * (int)TCLF_NEST == (
                "place of the nests");
 
 static const float MAX_PADDING_SUM = 8.0f;
-
-static int64_t mul_sat(int64_t a, int64_t b)
-{
-    int64_t r;
-
-    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
-}
 
 static int64_t known_extent(const struct tp_loop *l)
 {
@@ -61,7 +55,7 @@ static int64_t cover(const struct tp_stage_view *s, int64_t limit)
 
         if (l->annotation != 0 && l->annotation != AN_UNROLL)
             continue;
-        next = mul_sat(done, known_extent(l));
+        next = tp_mul_sat(done, known_extent(l));
         if (next > limit)
             break;
         done = next;
@@ -82,7 +76,7 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
     for (int32_t i = 0; i < n; i++) {
         const struct tp_loop *l = &s->loops[n - 1 - i];
 
-        tile = mul_sat(tile, known_extent(l));
+        tile = tp_mul_sat(tile, known_extent(l));
         if (i < COUNT_OF(NEST, EXTENT))
             out[COL(NEST, EXTENT) + i] = lg((float)l->extent) / DIV(NEST, EXTENT);
         if (i % 2 == 1 && i / 2 < COUNT_OF(NEST, TILE))
@@ -92,7 +86,7 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
 
             if (l->annotation == AN_VECTOR && *p == 0)
                 out[COL(NEST, VECTOR_INSIDE)] = (float)at_most(i, MAX_VECTOR_INSIDE) / DIV(NEST, VECTOR_INSIDE);
-            *p = mul_sat(*p ? *p : 1, known_extent(l));
+            *p = tp_mul_sat(*p ? *p : 1, known_extent(l));
         }
     }
     if (n < 2 * COUNT_OF(NEST, TILE)) { /* a short nest is a tile as a whole */
@@ -107,7 +101,7 @@ static void nest(const struct tp_stage_view *s, const struct tp_stage_view *targ
         if (by_annotation[a]) {
             int64_t *p = (a - AN_BLOCK_X) % 2 == 0 ? &block : &thread;
 
-            *p = mul_sat(*p ? *p : 1, by_annotation[a]);
+            *p = tp_mul_sat(*p ? *p : 1, by_annotation[a]);
         }
     out[COL(NEST, PARALLEL)] = lg_or_zero(by_annotation[AN_PARALLEL]) / DIV(NEST, PARALLEL);
     out[COL(NEST, VECTOR)] = lg_or_zero(by_annotation[AN_VECTOR]) / DIV(NEST, VECTOR);

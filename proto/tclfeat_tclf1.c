@@ -18,6 +18,7 @@ enum {
     K_ITER,
     K_TARGET_STAGE,
     K_EXTENT,
+    K_UNKNOWN,
     K_PARTS,
     K_OUTER = K_PARTS + TP_PARTS,
     K_INNER,
@@ -125,11 +126,12 @@ void tclf1_step_key(const struct tp_step *s, const struct tp_step_view *v, struc
     k[K_TARGET_STAGE] = at_most(v->target_stage, MAX_ID);
     k[K_SCOPE] = v->scope;
     k[K_EXTENT] = at_most(v->extent, INT32_MAX);
+    k[K_UNKNOWN] = v->iter >= 0 && v->extent == 0;
     k[K_OUTER] = float_bits((float)v->outer);
     k[K_INNER] = float_bits((float)v->inner);
     k[K_MOVED] = float_bits((float)v->moved);
     k[K_INSIDE] = at_most(v->inside, MAX_ID);
-    k[K_N_LOOPS] = at_most(v->n_loops, MAX_ID);
+    k[K_N_LOOPS] = 0;
     k[K_UNROLL] = v->unroll < 0 ? -1 : at_most(v->unroll, INT32_MAX);
     for (int32_t i = 0; i < TP_PARTS; i++)
         k[K_PARTS + i] = at_most(v->parts[i], INT32_MAX);
@@ -141,11 +143,16 @@ void tclf1_step_key(const struct tp_step *s, const struct tp_step_view *v, struc
         if (v->annotation >= 0 && v->annotation < COUNT_OF(STEP, ANNOTATION))
             k[K_ANNOTATION] = v->annotation;
         break;
+    case TP_STEP_PR: /* its loop is where a whole nest begins: nothing that other steps do not tell */
+        k[K_OUTER] = k[K_INNER] = k[K_INSIDE] = 0;
+        k[K_EXTENT] = k[K_UNKNOWN] = 0;
+        break;
     case TP_STEP_FU:
     case TP_STEP_CHR:
         k[K_COUNT] = at_most(s->n_list, MAX_ID);
         break;
     case TP_STEP_RE:
+        k[K_N_LOOPS] = at_most(v->n_loops, MAX_ID);
         k[K_INNERMOST] = k[K_PARTS];
         for (int i = 0; i < 2 && i < s->n_list; i++)
             k[K_ORIGIN + i] = at_most(s->list[s->n_list - 1 - i], MAX_ID);
@@ -206,7 +213,7 @@ static void step_row(const struct tclfeat_key *key, float *row)
     row[COL(STEP, UNROLL_ZERO)] = k[K_UNROLL] == 0 ? 1.0f : 0.0f;
     if (k[K_PADDING] != 0)
         row[COL(STEP, PADDING)] = fminf(log2f(bits_float(k[K_PADDING])), MAX_PADDING) / DIV(STEP, PADDING);
-    row[COL(STEP, UNKNOWN)] = k[K_ITER] >= 0 && k[K_EXTENT] == 0 ? 1.0f : 0.0f;
+    row[COL(STEP, UNKNOWN)] = (float)k[K_UNKNOWN];
     divisible(k[K_EXTENT], &row[COL(STEP, EXTENT_DIVISIBLE)]);
     row[COL(STEP, EXTENT_ONE)] = k[K_EXTENT] == 1 ? 1.0f : 0.0f;
     divisible(k[K_INNERMOST], &row[COL(STEP, INNERMOST_DIVISIBLE)]);

@@ -282,27 +282,29 @@ def step_row(step, f):
     row[32] = min(step[1], 127) / 8
     row[33] = min(f.get("iter", 0), 127) / 8
     row[34] = min(f.get("target", 0), 127) / 8
-    extent = min(f.get("extent", 0), INT_MAX)
-    row[35] = lg(extent) / 6
+    plain = kind != "PR"
+    extent = min(f.get("extent", 0), INT_MAX) if plain else 0
+    row[35] = lg(extent) / 4
     parts = [min(p, INT_MAX) for p in f.get("parts", [])]
     for i, p in enumerate(parts):
-        row[36 + i] = lg(p) / 6
-    row[41] = lg(f.get("outer", 0)) / 10
-    row[42] = lg(f.get("inner", 0)) / 10
+        row[36 + i] = lg(p) / 4
+    if kind in ("AN", "CA"):
+        row[41] = lg(f["outer"]) / 10
+        row[42] = lg(f["inner"]) / 10
+        row[44] = min(f["inside"], 127) / 8
     row[43] = lg(f.get("moved", 0)) / 10
-    row[44] = min(f.get("inside", 0), 127) / 8
-    row[45] = min(f.get("n_loops", 0), 127) / 16
     if "unroll" in f:
         row[46] = lg(min(f["unroll"], INT_MAX)) / 5
         row[47] = 1 if f["unroll"] == 0 else 0
     if f.get("padded"):
         row[48] = min(math.log2(f["padded"] / f["extent"]), 4) / 2
-    row[49] = 1 if "iter" in f and f.get("extent", 0) == 0 else 0
+    row[49] = 1 if plain and "iter" in f and f.get("extent", 0) == 0 else 0
     divisible(row, 50, extent)
     if kind in ("SP", "FSP", "FFSP") and parts:
         divisible(row, 55, parts[-1])
         row[60] = len(parts) / 8
     if kind == "RE":
+        row[45] = min(f["n_loops"], 127) / 16
         divisible(row, 55, parts[0] if parts else 0)
         for i, p in enumerate(step[2][::-1][:2]):
             row[61 + i] = min(p, 127) / 16

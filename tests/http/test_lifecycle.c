@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -300,6 +301,17 @@ START_TEST(damaged_database_is_an_error_not_a_crash)
 }
 END_TEST
 
+/* Whoever starts it that way learns it at once, not by connections that hang. */
+START_TEST(too_few_open_files_are_an_error)
+{
+    struct rlimit few = {40, 40};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0); /* of this test's process */
+    struct run r = RUN("--listen", "127.0.0.1:0", "--state-dir", bb_path("few"));
+    ck_assert_int_eq(r.status, 1);
+    ck_assert_msg(strstr(r.err, "may open 40 files") != NULL, "%s", r.err);
+}
+END_TEST
+
 /* ---- signals ---- */
 
 static const char post_head[] = "POST /v1/hardware/drained/measurements HTTP/1.1\r\nHost: a\r\nContent-Type: "
@@ -562,6 +574,7 @@ int main(void)
     tcase_add_test(tc, unusable_state_directory_is_an_error);
     tcase_add_test(tc, newer_schema_is_refused);
     tcase_add_test(tc, damaged_database_is_an_error_not_a_crash);
+    tcase_add_test(tc, too_few_open_files_are_an_error);
 
     tc = bb_case_own(s, "signals", 60);
     tcase_add_test(tc, sigterm_finishes_the_request_in_flight);

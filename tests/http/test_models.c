@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define OCTETS "application/octet-stream"
 
@@ -205,6 +206,7 @@ START_TEST(etags_answer_304)
             ck_assert_msg(again->status == 304, "%s with %s: %ld", paths[i], match[k], again->status);
             ck_assert_uint_eq(again->n, 0);
             ck_assert_str_eq(bb_header(again, "ETag"), etag);
+            ck_assert_uint_eq(strtoul(bb_header(again, "Content-Length"), NULL, 10), r->n);
         }
         const char *headers[] = {"If-None-Match: \"other\"", NULL};
         ck_assert_int_eq(bb_call(&(struct tc_request){.path = paths[i], .headers = headers})->status, 200);
@@ -489,6 +491,39 @@ START_TEST(a_damaged_weights_file_does_not_stop_the_daemon)
 }
 END_TEST
 
+START_TEST(the_limit_of_weights_can_be_configured)
+{
+    char zeros[2000] = {0};
+    struct tc_daemon *d = bb_start(bb_path("small"), (const char *[]){"--limit-weights-bytes", "1999", NULL});
+    bb_put_hardware("small");
+    bb_problem(import("small", zeros, 2000, ""), 413, "body-too-large");
+    bb_problem(import("small", zeros, 1999, ""), 422, "bad-weights");
+    bb_stop(d);
+}
+END_TEST
+
+START_TEST(a_limit_on_file_sizes_is_a_full_disk_and_not_the_end)
+{
+    struct tc_daemon *d = bb_start(bb_path("unlimited"), NULL);
+    bb_put_hardware("source");
+    bb_post_demo("source", 9, 1);
+    int64_t id = tc_int(bb_train("source", "{\"mode\": \"finetune\", \"epochs\": 1}"), "/result/model", 0);
+    struct bb_reply *w = bb_get("/v1/models/%lld/weights", (long long)id);
+    bb_status(w, 200);
+    bb_stop(d);
+
+    struct rlimit limit; /* of this test's process and what it starts */
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = w->n - 20000;
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    d = bb_start(bb_path("limited"), NULL);
+    bb_put_hardware("there");
+    bb_problem(import("there", w->body, w->n, ""), 507, "disk-full");
+    bb_status(bb_get("/livez"), 200);
+    bb_stop(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/models");
@@ -516,5 +551,7 @@ int main(void)
     tc = bb_case_own(s, "restart", 120);
     tcase_add_test(tc, models_survive_a_restart);
     tcase_add_test(tc, a_damaged_weights_file_does_not_stop_the_daemon);
+    tcase_add_test(tc, the_limit_of_weights_can_be_configured);
+    tcase_add_test(tc, a_limit_on_file_sizes_is_a_full_disk_and_not_the_end);
     return bb_main(s);
 }

@@ -170,24 +170,78 @@ START_TEST(a_wrong_line_is_named_with_its_number)
     has(e.detail, ":2: expected");
     ck_assert_int_eq(read_text("drain_seconds = 1\ndrain_seconds = 2\n"), -TP_E_CONFIG);
     has(e.detail, ":2: key given twice");
-    ck_assert_int_eq(read_text("[http]\ndrain_seconds = 1\n"), -TP_E_CONFIG);
-    has(e.detail, "sections");
+    ck_assert_int_eq(read_text("drain_seconds = 1\n [http]\n"), -TP_E_CONFIG);
+    has(e.detail, ":2: sections");
     ck_assert_int_eq(read_text("listen = 127.0.0.1:1\n  127.0.0.1:2\n"), -TP_E_CONFIG);
     has(e.detail, ":2: a line must not start with a space");
 }
 END_TEST
 
-START_TEST(a_line_too_long_is_refused_and_a_long_comment_is_not)
+START_TEST(a_value_that_is_checked_at_the_end_is_named_with_its_line)
 {
-    char text[1024] = "state_dir = /";
-    memset(text + strlen(text), 'x', 400);
+    static const char *const texts[] = {
+        "# x\nlisten = nowhere\n", "insecure = false\nlisten = 0.0.0.0:80\n",
+        "\nhealth_listen = 1\n",   "\nlog_level = loud\n",
+        "\nlog_format = xml\n",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        td_config_free(&c);
+        ck_assert_int_eq(td_config_defaults(&c), 0);
+        ck_assert_int_eq(read_text(texts[i]), 0);
+        ck_assert_int_eq(td_config_check(&c, &e), -TP_E_CONFIG);
+        has(e.detail, c.file);
+        has(e.detail, i == 2 ? ":2: health_listen: " : i < 2 ? ":2: listen: " : ":2: log_");
+        ck_assert_int_eq(e.line, 2);
+    }
+    ck_assert_int_eq(td_config_set(&c, "log_format", "yaml", &e), 0); /* an option is not in the file */
+    ck_assert_int_eq(td_config_check(&c, &e), -TP_E_CONFIG);
+    ck_assert_int_eq(strncmp(e.detail, "log_format: ", 12), 0);
+}
+END_TEST
+
+START_TEST(a_nul_byte_is_refused_and_not_the_end_of_the_line)
+{
+    char path[] = "/tmp/tcld-config-XXXXXX";
+    static const char text[] = "log_level = info\0x\n";
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, sizeof text - 1), (ssize_t)sizeof text - 1);
+    close(fd);
+    ck_assert_int_eq(td_config_read_file(&c, path, &e), -TP_E_CONFIG);
+    unlink(path);
+    has(e.detail, ":1: a NUL byte");
+}
+END_TEST
+
+START_TEST(a_line_too_long_is_refused_and_a_long_value_or_comment_is_not)
+{
+    char text[6000], want[TD_CONFIG_VALUE_MAX + 1];
+
+    memset(want, 'x', TD_CONFIG_VALUE_MAX);
+    want[TD_CONFIG_VALUE_MAX] = '\0';
+    snprintf(text, sizeof text, "state_dir =  %s  ; here\ndrain_seconds = 5\n", want);
+    ck_assert_int_eq(read_text(text), 0);
+    ck_assert_str_eq(c.state_dir, want);
+    ck_assert_int_eq(c.drain_seconds, 5);
+    snprintf(text, sizeof text, "\nstate_dir = y%s", want);
+    ck_assert_int_eq(read_text(text), -TP_E_CONFIG);
+    has(e.detail, ":2: state_dir: longer than 512 bytes");
+    ck_assert_str_eq(c.state_dir, want);
+    snprintf(text, sizeof text, "%s = 1", want);
     ck_assert_int_eq(read_text(text), -TP_E_CONFIG);
     has(e.detail, ":1: line too long");
-    memset(text, 'x', 600);
+    ck_assert_int_eq(read_text(want), -TP_E_CONFIG);
+    has(e.detail, ":1: line too long");
+    memset(text, 'x', 5000);
+    memcpy(text, "state_dir = ", 12);
+    text[5000] = '\0';
+    ck_assert_int_eq(read_text(text), -TP_E_CONFIG);
+    has(e.detail, ":1: line too long");
     text[0] = '#';
-    memcpy(text + 600, "\ndrain_seconds = 5\n", 20);
+    memcpy(text + 3000, "\ndrain_seconds = 6\n", 20);
     ck_assert_int_eq(read_text(text), 0);
-    ck_assert_int_eq(c.drain_seconds, 5);
+    ck_assert_int_eq(c.drain_seconds, 6);
 }
 END_TEST
 
@@ -306,6 +360,10 @@ END_TEST
 START_TEST(what_is_printed_reads_back)
 {
     struct tp_buf a = {0}, b = {0};
+    char dir[TD_CONFIG_VALUE_MAX + 1];
+    memset(dir, '/', sizeof dir - 1);
+    dir[sizeof dir - 1] = '\0';
+    ck_assert_int_eq(td_config_set(&c, "state_dir", dir, &e), 0);
     ck_assert_int_eq(td_config_set(&c, "listen", "unix:/run/a b.sock", &e), 0);
     ck_assert_int_eq(td_config_set(&c, "insecure", "true", &e), 0);
     ck_assert_int_eq(td_config_set(&c, "drain_seconds", "3600", &e), 0);
@@ -430,7 +488,9 @@ int main(void)
     tcase_add_test(t, log_settings_are_words_of_a_list);
     tcase_add_test(t, a_file_sets_keys_between_comments);
     tcase_add_test(t, a_wrong_line_is_named_with_its_number);
-    tcase_add_test(t, a_line_too_long_is_refused_and_a_long_comment_is_not);
+    tcase_add_test(t, a_value_that_is_checked_at_the_end_is_named_with_its_line);
+    tcase_add_test(t, a_nul_byte_is_refused_and_not_the_end_of_the_line);
+    tcase_add_test(t, a_line_too_long_is_refused_and_a_long_value_or_comment_is_not);
     tcase_add_test(t, a_missing_file_is_an_error);
     tcase_add_test(t, the_environment_sets_keys_and_slips_are_told);
     tcase_add_test(t, an_option_wins_over_environment_over_file_over_default);

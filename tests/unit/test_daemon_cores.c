@@ -34,17 +34,19 @@ START_TEST(the_affinity_mask_limits_the_cores)
 }
 END_TEST
 
-START_TEST(two_cores_get_one_thread_of_each_kind)
+START_TEST(two_cores_get_one_thread_of_each_kind_but_two_for_http)
 {
     struct td_config c;
     struct td_threads t;
     ck_assert_int_eq(td_config_defaults(&c), 0);
     td_threads_resolve(&c, 2, &t);
-    ck_assert(t.http == 1 && t.predict == 1 && t.api == 1 && t.train == 1);
+    ck_assert(t.http == 2 && t.predict == 1 && t.express == 1 && t.api == 1 && t.train == 1);
     td_threads_resolve(&c, 1, &t);
-    ck_assert(t.http == 1 && t.predict == 1 && t.api == 1 && t.train == 1);
+    ck_assert(t.http == 1 && t.predict == 1 && t.express == 1 && t.api == 1 && t.train == 1);
     td_threads_resolve(&c, 16, &t);
-    ck_assert(t.http == 4 && t.predict == 8 && t.api == 4 && t.train == 8);
+    ck_assert(t.http == 4 && t.predict == 8 && t.express == 4 && t.api == 4 && t.train == 8);
+    td_threads_resolve(&c, 128, &t);
+    ck_assert(t.http == 16 && t.predict == 64 && t.express == 8 && t.api == 8 && t.train == 64);
     td_config_free(&c);
 }
 END_TEST
@@ -69,7 +71,7 @@ int main(void)
     tcase_add_test(c, a_quota_is_rounded_up_to_cores);
     tcase_add_test(c, no_quota_is_no_limit);
     tcase_add_test(c, the_affinity_mask_limits_the_cores);
-    tcase_add_test(c, two_cores_get_one_thread_of_each_kind);
+    tcase_add_test(c, two_cores_get_one_thread_of_each_kind_but_two_for_http);
     tcase_add_test(c, what_is_configured_wins);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -1,4 +1,4 @@
-/* Entity tags, times, and the check of a record's target. */
+/* Entity tags, times, words of control bodies, and the check of a record's target. */
 #include "daemon/hcommon.h"
 
 #include <check.h>
@@ -40,6 +40,26 @@ START_TEST(times_are_rfc_3339_in_utc)
         ck_assert_mem_eq(b.p, t[i].text, b.n);
         tp_buf_free(&b);
     }
+}
+END_TEST
+
+START_TEST(a_word_of_a_body_is_compared_whole)
+{
+    static const char *const names[] = {"auto", "never", NULL};
+    json_t *o = json_pack("{s:s, s:s%, s:s, s:i}", "good", "never", "nul", "never\0x", (size_t)7, "long", "nevermore",
+                          "number", 1);
+    struct tp_err e = {0};
+    int v = 0;
+
+    ck_assert_ptr_nonnull(o);
+    ck_assert_int_eq(td_body_enum(o, "good", names, &v, &e), 0);
+    ck_assert_int_eq(v, 1);
+    ck_assert_int_eq(td_body_enum(o, "nul", names, &v, &e), -TP_E_BAD_PARAMETER);
+    ck_assert_str_eq(e.pointer, "/nul");
+    ck_assert_int_eq(td_body_enum(o, "long", names, &v, &e), -TP_E_BAD_PARAMETER);
+    ck_assert_int_eq(td_body_enum(o, "number", names, &v, &e), -TP_E_BAD_PARAMETER);
+    ck_assert_int_eq(td_body_enum(o, "absent", names, &v, &e), 0);
+    json_decref(o);
 }
 END_TEST
 
@@ -114,6 +134,7 @@ int main(void)
     tcase_add_test(t, if_none_match_lists_are_searched);
     tcase_add_test(t, other_or_malformed_tags_do_not_match);
     tcase_add_test(t, times_are_rfc_3339_in_utc);
+    tcase_add_test(t, a_word_of_a_body_is_compared_whole);
     tcase_add_test(t, a_target_must_fit_the_kind_of_the_hardware);
     tcase_add_test(t, a_target_that_tells_no_kind_fits_everywhere);
     tcase_add_test(t, a_target_that_does_not_parse_is_never_remembered);

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,6 +353,36 @@ START_TEST(jobs_left_by_a_crash_are_interrupted_at_start)
 }
 END_TEST
 
+START_TEST(a_full_disk_does_not_keep_the_runner_from_starting)
+{
+    struct st_job row = {.kind = "retrain", .hardware = "a", .state = "running", .created = 1};
+    struct rlimit old, tight;
+    struct tp_err e = {0};
+    bool existing;
+    int64_t id;
+
+    row.params = strdup("{}");
+    ck_assert_int_eq(st_job_insert(sf_store, &row, NULL), 0);
+    td_jobs_free(jobs);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
+    tight = (struct rlimit){.rlim_cur = 1, .rlim_max = old.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    ck_assert_msg(td_jobs_new(&daemon_, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert(has(show(row.id), "\"state\": \"failed\""));
+    ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
+    ck_assert_int_eq(td_jobs_submit(jobs, "retrain", "a", "cpu", "{}", good, &id, &existing, &e), -TP_E_DISK_FULL);
+    ck_assert_int_eq(td_jobs_active(jobs), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
+    id = submit("{}", good);
+    allow(1);
+    wait_idle();
+    ck_assert(has(show(id), "\"state\": \"succeeded\""));
+    ck_assert(has(show(row.id), "\"error\": \"interrupted: tcld stopped while it ran\"")); /* the store knows now */
+    st_job_clear(&row);
+}
+END_TEST
+
 START_TEST(job_threads_stand_behind_requests)
 {
     int mine = getpriority(PRIO_PROCESS, 0);
@@ -506,6 +537,7 @@ int main(void)
     tcase_add_test(t, too_many_queued_jobs_are_refused);
     tcase_add_test(t, a_stopped_runner_leaves_its_jobs_interrupted);
     tcase_add_test(t, jobs_left_by_a_crash_are_interrupted_at_start);
+    tcase_add_test(t, a_full_disk_does_not_keep_the_runner_from_starting);
     tcase_add_test(t, job_threads_stand_behind_requests);
     tcase_add_test(t, a_follower_is_told_progress_and_the_end);
     tcase_add_test(t, a_follower_that_comes_back_is_not_told_twice);

@@ -76,6 +76,14 @@ static void teardown(void)
     sf_end();
 }
 
+/* Of the hardware that an AC is for; "nobody" was never registered. */
+static int64_t owner_id(const char *role, const char *owner)
+{
+    if (strcmp(role, "ac") != 0)
+        return 0;
+    return strcmp(owner, "nobody") != 0 ? sf_hardware_id(owner) : 999;
+}
+
 static int try_publish(const char *role, const char *owner, uint64_t seed, bool activate, int64_t *id, struct tp_err *e)
 {
     struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
@@ -88,7 +96,7 @@ static int try_publish(const char *role, const char *owner, uint64_t seed, bool 
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, e), 0);
     snprintf(row.role, sizeof row.role, "%s", role);
     snprintf(row.owner, sizeof row.owner, "%s", owner);
-    rc = td_registry_publish(registry, m, &p, &row, strcmp(role, "ac") == 0 ? owner : NULL, activate, e);
+    rc = td_registry_publish(registry, m, &p, &row, owner_id(role, owner), activate, e);
     *id = row.id;
     return rc;
 }
@@ -311,7 +319,7 @@ START_TEST(a_model_that_predicts_no_number_is_not_published)
     for (size_t i = 0; i < m->shape[TM_T_HEAD1_B].size; i++)
         m->w[m->shape[TM_T_HEAD1_B].offset + i] = 3e38F;
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
-    rc = td_registry_publish(registry, m, &p, &row, "a", true, &e);
+    rc = td_registry_publish(registry, m, &p, &row, sf_hardware_id("a"), true, &e);
     ck_assert_int_eq(rc, -TP_E_BAD_WEIGHTS);
     ck_assert_int_eq(files(false), 0);
     ck_assert_int_eq(answers("a", "active"), -TP_E_NO_MODEL);
@@ -403,6 +411,44 @@ START_TEST(deleted_hardware_leaves_memory_and_disk)
     sf_hardware("a", "cpu", "cpu");
     ck_assert_int_eq(answers("a", "active"), -TP_E_NO_MODEL);
     ck_assert_int_eq(answers("a", name), -TP_E_UNKNOWN_MODEL);
+}
+END_TEST
+
+START_TEST(a_deletion_spares_the_model_of_hardware_that_is_registered_again)
+{
+    int64_t old = publish("ac", "a", 1, true), new;
+    char name[24];
+
+    ck_assert_int_eq(st_hardware_delete(sf_store, "a", true, NULL), 0);
+    sf_hardware("a", "cpu", "cpu");
+    publish("ac", "a", 2, false);
+    new = publish("ac", "a", 3, true);
+    td_registry_forget(registry, "a"); /* of the deletion, late */
+    ck_assert_int_eq(answers("a", "active"), new);
+    ck_assert_int_eq(active_in_store("a"), new);
+    ck_assert_int_eq(td_registry_count(registry), 1);
+    snprintf(name, sizeof name, "%lld", (long long)old);
+    ck_assert_int_eq(answers("a", name), -TP_E_UNKNOWN_MODEL);
+}
+END_TEST
+
+START_TEST(a_model_for_deleted_hardware_is_not_for_its_successor)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
+    struct tm_provenance p = {0};
+    struct st_model row = {.role = "ac", .owner = "a", .state = "published"};
+    struct tp_err e = {0};
+    int64_t before = sf_hardware_id("a");
+
+    ck_assert_int_eq(st_hardware_delete(sf_store, "a", true, NULL), 0);
+    td_registry_forget(registry, "a");
+    sf_hardware("a", "cpu", "cpu");
+    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
+    ck_assert_int_eq(td_registry_publish(registry, m, &p, &row, before, true, &e), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(files(false), 0);
+    ck_assert_int_eq(answers("a", "active"), -TP_E_NO_MODEL);
+    ck_assert_int_eq(active_in_store("a"), 0);
 }
 END_TEST
 
@@ -540,6 +586,8 @@ int main(void)
     tcase_add_test(t, a_damaged_active_model_is_reported_and_the_rest_starts);
     tcase_add_test(t, files_without_a_row_are_swept_at_start);
     tcase_add_test(t, deleted_hardware_leaves_memory_and_disk);
+    tcase_add_test(t, a_deletion_spares_the_model_of_hardware_that_is_registered_again);
+    tcase_add_test(t, a_model_for_deleted_hardware_is_not_for_its_successor);
     tcase_add_test(t, a_holder_keeps_its_snapshot_through_swaps_and_deletion);
     tcase_add_test(t, hardware_is_cached_until_it_changes);
     tcase_add_test(t, more_hardware_than_the_cache_holds_is_found_all_the_same);

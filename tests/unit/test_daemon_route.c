@@ -176,6 +176,12 @@ START_TEST(media_types_ignore_case_and_take_utf_8_only)
     ck_assert(td_media_is("Application/JSON ; charset=UTF-8", "application/json"));
     ck_assert(td_media_is("application/json;charset=\"utf-8\"", "application/json"));
     ck_assert(td_media_is("application/json;", "application/json"));
+    ck_assert(td_media_is("application/json; version=1", "application/json"));
+    ck_assert(td_media_is("application/json; a=\"x;\\\"charset=latin1\"; charset=utf-8 ; b", "application/json"));
+    ck_assert(!td_media_is("application/json; version=1; charset=latin1", "application/json"));
+    ck_assert(!td_media_is("application/json; charset=utf-8x", "application/json"));
+    ck_assert(!td_media_is("application/json; charset=\"utf-8", "application/json"));
+    ck_assert(!td_media_is("application/json; a=\"utf-8", "application/json"));
     ck_assert(!td_media_is("application/json; charset=latin1", "application/json"));
     ck_assert(!td_media_is("application/json-seq", "application/json"));
     ck_assert(!td_media_is("text/json", "application/json"));

@@ -370,6 +370,56 @@ START_TEST(another_record_object_for_each_state_gets_the_task_too)
 }
 END_TEST
 
+START_TEST(a_record_that_read_another_task_in_between_gets_the_task_again)
+{
+    static const char text[] = "{\"task\": [\"k\", \"llvm\"], \"states\": [[[], []], [[], []]]}";
+    static const char other[] = "{\"i\": [[\"x\", \"cuda\"], [[], []]]}";
+    struct tp_err e;
+    struct tp_record r;
+    tp_record_init(&r);
+    struct tp_body *b = tp_body_open(TP_FORM_JSON, text, sizeof text - 1, &e);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(tp_body_next(b, &r, &e), 1);
+        ck_assert(r.task.target.n == 4 && memcmp(r.task.target.s, "llvm", 4) == 0);
+        ck_assert_int_eq(tp_record_parse(&r, other, sizeof other - 1, &e), 0);
+    }
+    ck_assert_int_eq(tp_body_next(b, &r, &e), 0);
+    tp_body_close(b);
+    tp_record_free(&r);
+}
+END_TEST
+
+/* A megabyte that is looked at again for every state of eight bytes: minutes, and the time limit of a test
+ * tells. */
+START_TEST(a_large_task_is_looked_at_once)
+{
+    enum { KEY = 1000000, STATES = SANITIZED ? 500000 : 4000000 };
+    static const char head[] = "{\"task\": [\"", mid[] = "\", \"llvm\"], \"states\": [", state[] = "[[],[]],",
+                      tail[] = "[[],[]]]}";
+    char *text = malloc(KEY + STATES * (sizeof state - 1) + 128), *w = text;
+    struct tp_err e;
+    struct tp_record r;
+    int n = 0, rc;
+    ck_assert_ptr_nonnull(text);
+    w = mempcpy(w, head, sizeof head - 1);
+    memset(w, 'x', KEY);
+    w = mempcpy(w + KEY, mid, sizeof mid - 1);
+    for (int i = 0; i < STATES; i++)
+        w = mempcpy(w, state, sizeof state - 1);
+    w = mempcpy(w, tail, sizeof tail - 1);
+    tp_record_init(&r);
+    struct tp_body *b = tp_body_open(TP_FORM_JSON, text, (size_t)(w - text), &e);
+    while ((rc = tp_body_next(b, &r, &e)) == 1)
+        n++;
+    ck_assert_int_eq(rc, 0);
+    ck_assert_int_eq(n, STATES + 1);
+    ck_assert_uint_eq(r.task.workload_key.n, KEY);
+    tp_body_close(b);
+    tp_record_free(&r);
+    free(text);
+}
+END_TEST
+
 START_TEST(a_bad_result_leaves_the_record_to_callers_that_ignore_results)
 {
     static const char record[] = "{\"i\": [[\"k\", \"llvm\"], [[], [[\"CI\", 0]]]], \"r\": null}";
@@ -422,6 +472,7 @@ int main(void)
         an_envelope_without_records_is_refused, a_record_nested_too_deep_is_unusable_alone_up_to_the_limit_of_the_body,
         an_overlong_record_in_an_envelope_is_unusable_alone, one_task_serves_all_states_wherever_it_stands,
         a_bad_task_makes_every_state_unusable_for_that_reason, another_record_object_for_each_state_gets_the_task_too,
+        a_record_that_read_another_task_in_between_gets_the_task_again, a_large_task_is_looked_at_once,
         a_bad_result_leaves_the_record_to_callers_that_ignore_results,
         damaged_envelopes_end_and_index_every_record_once);
 }

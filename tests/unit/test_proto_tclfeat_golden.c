@@ -40,21 +40,23 @@ static void read_vector(char *text)
     while (*p == ' ') {
         long col = strtol(p, &p, 10);
 
-        ck_assert_int_eq(*p, ':');
-        ck_assert(col >= 0 && col < WIDTH);
+        if (*p != ':' || col < 0 || col >= WIDTH)
+            ck_abort_msg("golden vector %ld is malformed", id);
         vectors[n_vectors][col] = strtof(p + 1, &p);
     }
     n_vectors++;
 }
 
+/* Checks only where it fails: each check costs a system call, and there are half a million numbers. */
 static void compare(const float *got, int n, long id, long record, int row)
 {
     ck_assert(id >= 0 && id < n_vectors);
     for (int i = 0; i < WIDTH; i++) {
         double want = (double)vectors[id][i], have = i < n ? (double)got[i] : 0.0;
 
-        ck_assert_msg(fabs(have - want) <= TOLERANCE, "record %ld, %s %d, column %d: %.9g, golden %.9g", record,
-                      row < 0 ? "summary" : "row", row, i, have, want);
+        if (!(fabs(have - want) <= TOLERANCE))
+            ck_abort_msg("record %ld, %s %d, column %d: %.9g, golden %.9g", record, row < 0 ? "summary" : "row", row, i,
+                         have, want);
     }
 }
 
@@ -130,6 +132,7 @@ int main(void)
     SRunner *sr;
     int failed;
 
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, rows_and_summaries_equal_the_golden_ones);
     suite_add_tcase(s, t);
     sr = srunner_create(s);
