@@ -2,6 +2,7 @@
  */
 #include "daemon/evaluate.h"
 
+#include "daemon/jobs_priv.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
 #include "tests/unit/store_fixture.h"
@@ -72,16 +73,15 @@ static void post(int tasks, int programs)
 }
 
 /* Runs the job to its end. The row is the caller's. */
-static struct st_job run(void)
+static struct st_job run_as(td_job_run fn)
 {
     struct st_job row = {0};
     struct tp_err e = {0};
     int64_t id = 0;
     bool existing;
 
-    ck_assert_int_eq(td_jobs_submit(daemon_.jobs, "evaluate", "a", "#", "{\"model\": \"active\"}", td_evaluate_run, &id,
-                                    &existing, &e),
-                     0);
+    ck_assert_int_eq(
+        td_jobs_submit(daemon_.jobs, "evaluate", "a", "#", "{\"model\": \"active\"}", fn, &id, &existing, &e), 0);
     for (int i = 0; i < 6000; i++) {
         st_job_clear(&row);
         ck_assert_int_eq(st_job_get(rd, id, &row, &e), 0);
@@ -90,6 +90,11 @@ static struct st_job run(void)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     return row;
+}
+
+static struct st_job run(void)
+{
+    return run_as(td_evaluate_run);
 }
 
 static json_t *result(void)
@@ -196,6 +201,36 @@ START_TEST(nothing_to_compare_is_told)
 }
 END_TEST
 
+/* Somebody cancels it as it starts. */
+static int cancelled(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e)
+{
+    atomic_store(&j->cancel, true);
+    return td_evaluate_run(d, j, params, result, e);
+}
+
+static int count(void *arg, const struct st_evaluation *v)
+{
+    (void)v;
+    ++*(int *)arg;
+    return 0;
+}
+
+START_TEST(cancelling_ends_it_and_leaves_no_evaluation)
+{
+    struct st_job row;
+    struct tp_err e = {0};
+    int n = 0;
+
+    publish("{\"holdout\": \"task\"}");
+    post(12, 60);
+    row = run_as(cancelled);
+    ck_assert_str_eq(row.state, "cancelled");
+    st_job_clear(&row);
+    ck_assert_int_eq(st_evaluation_list(rd, 0, 0, 0, 10, count, &n, &e), 0);
+    ck_assert_int_eq(n, 0);
+}
+END_TEST
+
 START_TEST(single_programs_give_no_figures)
 {
     json_t *o;
@@ -236,6 +271,7 @@ int main(void)
     tcase_add_test(t, a_model_trained_by_task_has_seen_every_program_when_few_tasks_are_left);
     tcase_add_test(t, of_an_imported_model_nothing_is_known);
     tcase_add_test(t, nothing_to_compare_is_told);
+    tcase_add_test(t, cancelling_ends_it_and_leaves_no_evaluation);
     tcase_add_test(t, single_programs_give_no_figures);
     tcase_add_test(t, many_tasks_are_told_up_to_the_limit);
     suite_add_tcase(s, t);
