@@ -97,9 +97,9 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
             int bad = td_fit_check(&fit, &rec, hw->feat.kind, &why);
 
             if (bad == 0 && tp_record_label(&rec) == TP_LABEL_NONE)
-                bad =
-                    tp_fail_at(&why, TP_E_NOT_MEASURED, rec.has_result ? "/r/0" : "",
-                               rec.has_result ? "error_no is 0 but costs are missing, zero or negative" : "the record has no \"r\"");
+                bad = tp_fail_at(&why, TP_E_NOT_MEASURED, rec.has_result ? "/r/0" : "",
+                                 rec.has_result ? "error_no is 0 but costs are missing, zero or negative"
+                                                : "the record has no \"r\"");
             if (bad == 0)
                 bad = st_ingest_add(b, &rec, &why);
             if (bad == -TP_E_NO_MEMORY || bad == -TP_E_OVERLOADED) {
