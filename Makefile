@@ -149,9 +149,9 @@ check: ## set up, lint, unit tests, black-box tests
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
-	$(Q)for t in $(UNIT); do $$t || exit 1; done
+	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
 check-http: $(HTTP) $(BUILD)/tcld
-	$(Q)for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
+	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
 
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh

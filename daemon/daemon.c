@@ -6,11 +6,13 @@
 
 #include "daemon/control.h"
 #include "daemon/cores.h"
+#include "daemon/figures.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/pool.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
@@ -136,8 +138,9 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     });
     if (!d->predict_pool || !d->api_pool)
         return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
-    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0)
+    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0)
         return rc;
+    td_figures_show_all(d);
     return td_server_new(d, &d->server, e);
 }
 
@@ -145,6 +148,7 @@ static void stop_parts(struct td_daemon *d)
 {
     td_server_free(d->server);
     td_jobs_free(d->jobs);
+    td_recal_free(d->recal);
     td_pool_free(d->predict_pool);
     td_pool_free(d->api_pool);
     td_registry_free(d->registry);

@@ -1,8 +1,8 @@
 /* The daemon's one state object and the life of its parts. Nothing else is global but the log level.
  *
- * Start order: config -> log -> store (migrate, interrupt stale jobs) -> registry (load models) -> pools -> jobs ->
- * HTTP -> port file -> READY=1. Drain is the reverse: stop accepting, finish what is in flight, cancel jobs, flush the
- * store, exit 0. */
+ * Start order: config -> log -> store (migrate, interrupt stale jobs) -> registry (load models) -> pools -> jobs,
+ * offsets -> HTTP -> port file -> READY=1. Drain is the reverse: stop accepting, finish what is in flight, cancel jobs,
+ * flush the store, exit 0. */
 #ifndef TD_DAEMON_H
 #define TD_DAEMON_H
 
@@ -18,6 +18,7 @@ struct td_daemon {
     struct td_pool *predict_pool;     /* predictions only: daemon/pool.h */
     struct td_pool *api_pool;         /* requests that read or write the store, measurement parsing */
     struct td_jobs *jobs;             /* job threads: daemon/jobs.h */
+    struct td_recal *recal;           /* offsets of tasks: daemon/recalibrate.h */
     struct td_server *server;         /* HTTP: daemon/server.h */
     struct td_metrics *metrics;       /* daemon/metrics.h */
     struct td_linger *linger;         /* connections closed with care, on the control loop: daemon/linger.h */

@@ -1,6 +1,7 @@
 /* Hardware: create, show, list, remove. On the api pool; a write returns after its commit. */
 #include "daemon/handlers.h"
 
+#include "daemon/figures.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/jobs.h"
@@ -303,6 +304,7 @@ void td_h_hardware_delete(struct td_request *r)
     }
     td_jobs_cancel_hardware(d->jobs, name); /* at once: a later one may be for new hardware of that name */
     td_registry_forget(d->registry, name);
+    td_figures_show(d, td_req_reader(r), name);
     td_log(TD_INFO, "hardware-deleted", TD_S("hardware", name), TD_S("purge", purge ? "true" : "false"),
            TD_S("request_id", td_req_id(r)));
     td_reply(r, 204, NULL, &nothing);

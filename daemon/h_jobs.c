@@ -1,8 +1,10 @@
-/* Jobs: retraining, list, show, cancel, events. */
+/* Jobs: retraining, evaluation, list, show, cancel, events. */
+#include "daemon/evaluate.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/jobs.h"
+#include "daemon/registry.h"
 #include "daemon/train_job.h"
 
 #include <stdio.h>
@@ -85,6 +87,29 @@ static void reply_job(struct td_request *r, int status, int64_t id)
     td_reply_json(r, status, &out);
 }
 
+/* Hands a job over and replies. rc, e: what went wrong before; params is freed. */
+static void submit(struct td_request *r, int rc, struct tp_err *e, const char *kind, const struct st_hardware *hw,
+                   const char *lane, struct tp_buf *params, td_job_run run)
+{
+    char location[40];
+    bool existing = false;
+    int64_t id = 0;
+
+    tp_buf_putc(params, '\0');
+    if (rc == 0 && params->oom)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
+    if (rc == 0)
+        rc = td_jobs_submit(td_req_daemon(r)->jobs, kind, hw->name, lane, params->p, run, &id, &existing, e);
+    tp_buf_free(params);
+    if (rc != 0) {
+        td_reply_problem(r, e);
+        return;
+    }
+    snprintf(location, sizeof location, "/v1/jobs/%lld", (long long)id);
+    td_reply_header(r, "Location", location);
+    reply_job(r, existing ? 200 : 202, id);
+}
+
 void td_h_retrain(struct td_request *r)
 {
     static const char *const query[] = {NULL};
@@ -92,9 +117,6 @@ void td_h_retrain(struct td_request *r)
     struct st_hardware hw = {0};
     struct tp_buf params = {0};
     struct tp_err e = {0};
-    char location[40];
-    bool existing = false;
-    int64_t id = 0;
     int rc;
 
     if (!td_req_only_query(r, query))
@@ -104,24 +126,78 @@ void td_h_retrain(struct td_request *r)
         rc = read_retrain(r, &p, &e);
     if (rc == 0)
         rc = enough_data(td_req_reader(r), &hw, &e);
-    if (rc == 0) {
-        td_train_params_write(&p, &params);
-        tp_buf_putc(&params, '\0');
-        if (params.oom)
-            rc = tp_fail(&e, TP_E_NO_MEMORY, "no memory for a job");
-    }
     if (rc == 0)
-        rc = td_jobs_submit(td_req_daemon(r)->jobs, "retrain", hw.name, hw.family, params.p, td_train_run, &id,
-                            &existing, &e);
-    tp_buf_free(&params);
+        td_train_params_write(&p, &params);
+    submit(r, rc, &e, "retrain", &hw, hw.family, &params, td_train_run);
     st_hardware_clear(&hw);
-    if (rc != 0) {
-        td_reply_problem(r, &e);
+}
+
+/* ---- evaluate ---- */
+
+/* No identifier: evaluations of all hardware go one after the other, beside a training where there is room for two. */
+#define EVALUATE_LANE "#evaluate"
+
+static int read_evaluate(struct td_request *r, struct td_evaluate_params *p, struct tp_err *e)
+{
+    static const char *const keys[] = {"model", NULL};
+    json_t *body = NULL;
+    const json_t *model;
+    int rc = td_body_object(r, keys, &body, e);
+
+    *p = (struct td_evaluate_params){0};
+    model = json_object_get(body, "model");
+    if (rc == 0 && json_is_integer(model) && json_integer_value(model) > 0)
+        p->model = json_integer_value(model);
+    else if (rc == 0 && model != NULL &&
+             !(json_is_string(model) && json_string_length(model) == strlen("active") &&
+               strcmp(json_string_value(model), "active") == 0))
+        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/model", "\"model\" is \"active\" or the id of a model");
+    json_decref(body);
+    return rc;
+}
+
+/* The job would find out too; better now. */
+static int can_evaluate(struct td_request *r, const struct st_hardware *hw, const struct td_evaluate_params *p,
+                        struct tp_err *e)
+{
+    struct td_snapshot *s = NULL;
+    struct st_counts c = {0};
+    char which[24] = "active";
+    int rc;
+
+    if (p->model > 0)
+        snprintf(which, sizeof which, "%lld", (long long)p->model);
+    rc = td_registry_acquire(td_req_daemon(r)->registry, hw->name, hw->family, which, &s, e);
+    td_registry_release(s);
+    if (rc == 0)
+        rc = st_hardware_counts(td_req_reader(r), hw->id, &c, e);
+    if (rc == 0 && c.valid < 2)
+        rc = tp_fail(e, TP_E_NOT_ENOUGH_DATA,
+                     "hardware \"%s\" has %lld valid measurements and %lld failures; an evaluation compares valid ones",
+                     hw->name, (long long)c.valid, (long long)c.failures);
+    return rc;
+}
+
+void td_h_evaluate(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct td_evaluate_params p;
+    struct st_hardware hw = {0};
+    struct tp_buf params = {0};
+    struct tp_err e = {0};
+    int rc;
+
+    if (!td_req_only_query(r, query))
         return;
-    }
-    snprintf(location, sizeof location, "/v1/jobs/%lld", (long long)id);
-    td_reply_header(r, "Location", location);
-    reply_job(r, existing ? 200 : 202, id);
+    rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
+    if (rc == 0)
+        rc = read_evaluate(r, &p, &e);
+    if (rc == 0)
+        rc = can_evaluate(r, &hw, &p, &e);
+    if (rc == 0)
+        td_evaluate_params_write(&p, &params);
+    submit(r, rc, &e, "evaluate", &hw, EVALUATE_LANE, &params, td_evaluate_run);
+    st_hardware_clear(&hw);
 }
 
 /* ---- list, show, cancel ---- */
@@ -143,7 +219,7 @@ static int put_job(void *arg, const struct st_job *j)
     }
     if (p->n++ > 0)
         tp_buf_puts(&p->out, ", ");
-    td_job_row_json(p->js, j, &p->out);
+    td_job_row_json(p->js, j, true, &p->out);
     p->last = j->id;
     return 0;
 }

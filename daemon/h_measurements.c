@@ -7,6 +7,7 @@
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "proto/body.h"
 
@@ -65,6 +66,8 @@ static void committed(void *arg, const struct st_ingest_result *res)
 
     if (res->code == 0) {
         td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
+        if (res->accepted > 0)
+            td_recal_note(p->d->recal, td_req_param(p->r, 0));
         post_reply(p, res->accepted, res->duplicates);
     } else if (res->code == -TP_E_UNKNOWN_HARDWARE) {
         td_reply_fail(p->r, TP_E_UNKNOWN_HARDWARE,

@@ -1,11 +1,13 @@
 /* Models: history, weights up and down, activation; families.
  *
  * Every GET carries a strong ETag. Weights are sent only when they are the ones that were published. */
+#include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/snapshot.h"
 
@@ -13,6 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* What the row keeps, and the newest evaluation. */
+static void put_metrics(struct tp_buf *out, const struct st_model *m)
+{
+    const char *kept = m->metrics != NULL ? m->metrics : "{}", *end = strrchr(kept, '}');
+
+    if (m->evaluation == NULL || end == NULL) {
+        tp_buf_puts(out, kept);
+        return;
+    }
+    tp_buf_put(out, kept, (size_t)(end - kept));
+    tp_buf_printf(out, "%s\"evaluation\": %s}", strspn(kept, "{ ") < (size_t)(end - kept) ? ", " : "", m->evaluation);
+}
 
 static void put_model(struct tp_buf *out, const struct st_model *m, int64_t active)
 {
@@ -27,11 +42,10 @@ static void put_model(struct tp_buf *out, const struct st_model *m, int64_t acti
         tp_buf_i64(out, m->job);
     else
         tp_buf_puts(out, "null");
-    tp_buf_printf(
-        out,
-        ", \"records\": %lld, \"tasks\": %lld, \"parents\": %s, \"metrics\": %s, \"sha256\": \"%s\", \"created\": ",
-        (long long)m->records, (long long)m->tasks, m->parents != NULL ? m->parents : "[]",
-        m->metrics != NULL ? m->metrics : "{}", m->sha256);
+    tp_buf_printf(out, ", \"records\": %lld, \"tasks\": %lld, \"parents\": %s, \"metrics\": ", (long long)m->records,
+                  (long long)m->tasks, m->parents != NULL ? m->parents : "[]");
+    put_metrics(out, m);
+    tp_buf_printf(out, ", \"sha256\": \"%s\", \"created\": ", m->sha256);
     td_json_time(out, m->created * 1000);
     tp_buf_putc(out, '}');
 }
@@ -286,8 +300,11 @@ void td_h_models_import(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
-    if (activate)
+    if (activate) {
         td_count(d->metrics, TD_C_SWAPS, 1);
+        td_recal_note(d->recal, td_req_param(r, 0));
+        td_figures_show(d, td_req_reader(r), td_req_param(r, 0));
+    }
     td_log(TD_INFO, "model-imported", TD_I("model", p.model_id), TD_S("hardware", td_req_param(r, 0)),
            TD_S("active", activate ? "true" : "false"), TD_S("request_id", td_req_id(r)));
     snprintf(location, sizeof location, "/v1/models/%lld", (long long)p.model_id);
@@ -321,6 +338,8 @@ void td_h_activate(struct td_request *r)
     json_decref(body);
     if (changed) {
         td_count(d->metrics, TD_C_SWAPS, 1);
+        td_recal_note(d->recal, td_req_param(r, 0));
+        td_figures_show(d, td_req_reader(r), td_req_param(r, 0));
         td_log(TD_INFO, "model-activated", TD_I("model", id), TD_S("hardware", td_req_param(r, 0)),
                TD_S("request_id", td_req_id(r)));
     }

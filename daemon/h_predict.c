@@ -25,7 +25,8 @@ struct worker {
     /* per record of the request */
     int32_t *slot;                 /* index in the batch, -1 unusable */
     double *score, *latency, *std; /* first by program of the batch, then spread out by record */
-    size_t slot_cap, score_cap, latency_cap, std_cap;
+    struct tm_offset *offset;      /* of its task, by program of the batch */
+    size_t slot_cap, score_cap, latency_cap, std_cap, offset_cap;
 };
 
 void *td_predict_worker_new(void *daemon)
@@ -57,6 +58,7 @@ void td_predict_worker_free(void *worker)
     free(w->score);
     free(w->latency);
     free(w->std);
+    free(w->offset);
     free(w);
 }
 
@@ -145,14 +147,15 @@ static int grow(struct worker *w, size_t n, bool with_std, struct tp_err *e)
     if (tm_grow((void **)&w->slot, &w->slot_cap, n, sizeof *w->slot) != 0 ||
         tm_grow((void **)&w->score, &w->score_cap, n, sizeof *w->score) != 0 ||
         tm_grow((void **)&w->latency, &w->latency_cap, n, sizeof *w->latency) != 0 ||
+        tm_grow((void **)&w->offset, &w->offset_cap, n, sizeof *w->offset) != 0 ||
         (with_std && tm_grow((void **)&w->std, &w->std_cap, n, sizeof *w->std) != 0))
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
     return 0;
 }
 
-/* Takes in the body: fills the batch and slot[0..*n). Record errors go to w->errors. */
-static int read_records(struct worker *w, struct td_request *r, const struct td_hw *hw, bool with_std, size_t *n,
-                        struct tp_err *e)
+/* Takes in the body: fills the batch, slot[0..*n) and offset[]. Record errors go to w->errors. */
+static int read_records(struct worker *w, struct td_request *r, const struct td_hw *hw, const struct td_snapshot *s,
+                        bool with_std, size_t *n, struct tp_err *e)
 {
     struct td_daemon *d = td_req_daemon(r);
     size_t bytes_n, count = 0, limit = (size_t)d->config.limit_predict_records;
@@ -186,6 +189,9 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
             if (at == 0)
                 at = tm_batch_add(w->batch, &w->record, &hw->feat, &why);
             w->slot[count] = at;
+            if (at >= 0)
+                w->offset[at] = s->offsets != NULL ? td_offsets_find(s->offsets, hw->id, tp_record_task_id(&w->record))
+                                                   : (struct tm_offset){0};
             if (at < 0) {
                 if (!record_error(at)) {
                     *e = why;
@@ -208,9 +214,20 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
     return rc;
 }
 
-/* score[] and latency[] hold one value per program of the batch; spread them out to one per record, from the end since
- * slot[i] <= i. */
-static size_t spread(struct worker *w, size_t n, double std)
+/* What is known of its task goes into the latency of each program of the batch. */
+static void calibrate(struct worker *w, const struct tm_model *m, size_t programs, bool with_std)
+{
+    for (size_t k = 0; k < programs; k++) {
+        if (w->offset[k].n > 0)
+            w->latency[k] = tm_latency_with(m, w->latency[k], w->offset[k].offset);
+        if (with_std)
+            w->std[k] = tm_latency_std(m, w->score[k], w->offset[k].n);
+    }
+}
+
+/* score[], latency[] and std[] hold one value per program of the batch; spread them out to one per record, from the end
+ * since slot[i] <= i. */
+static size_t spread(struct worker *w, size_t n, bool with_std)
 {
     size_t usable = 0;
 
@@ -219,8 +236,8 @@ static size_t spread(struct worker *w, size_t n, double std)
 
         w->score[i] = k >= 0 ? w->score[k] : NAN;
         w->latency[i] = k >= 0 ? w->latency[k] : NAN;
-        if (w->std != NULL && w->std_cap > i)
-            w->std[i] = k >= 0 && std > 0 ? std : NAN;
+        if (with_std)
+            w->std[i] = k >= 0 ? w->std[k] : NAN;
         usable += k >= 0;
     }
     return usable;
@@ -239,15 +256,16 @@ static int predict(struct worker *w, struct td_request *r, const struct td_hw *h
     rc = tm_batch_begin(w->batch, s->plan);
     if (rc != 0)
         return tp_fail(e, (enum tp_code) - rc, "the batch cannot be started");
-    rc = read_records(w, r, hw, with_std, n, e);
+    rc = read_records(w, r, hw, s, with_std, n, e);
     td_req_body_done(r);
     if (rc != 0)
         return rc;
     rc = tm_batch_run(w->batch, w->score, w->latency, NULL);
     if (rc != 0)
         return tp_fail(e, (enum tp_code) - rc, "the batch cannot be run");
-    usable = spread(w, *n, s->model->latency_std);
     tm_batch_stats(w->batch, &stats);
+    calibrate(w, s->model, (size_t)stats.programs, with_std);
+    usable = spread(w, *n, with_std);
     td_count(m, TD_C_PREDICTED, usable);
     td_count(m, TD_C_UNUSABLE, *n - usable);
     td_count(m, TD_C_ROWS, stats.rows);

@@ -133,7 +133,7 @@ int td_follow_next(void *follow, struct tp_buf *out)
 void td_follow_row(struct td_jobs *js, const struct st_job *row, struct tp_buf *out)
 {
     tp_buf_puts(out, "event: end\ndata: ");
-    td_job_row_json(js, row, out);
+    td_job_row_json(js, row, false, out);
     tp_buf_puts(out, "\n\n");
 }
 

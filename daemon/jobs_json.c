@@ -70,12 +70,14 @@ void td_job_json_locked(const struct td_job *j, struct tp_buf *out)
 }
 
 /* A job that is over: what it reported last stands in its result. */
-static void put_finished(struct tp_buf *out, const struct st_job *row)
+static void put_finished(struct tp_buf *out, const struct st_job *job, bool brief)
 {
+    static const char *const figures[] = {"metrics", "challenger", "held_out", "all"};
+    struct st_job shown = *job, *row = &shown;
     struct view v = {.progress = strcmp(row->state, "succeeded") == 0, .loss = NAN};
     json_t *result = row->result != NULL ? json_loads(row->result, 0, NULL) : NULL;
     const json_t *x;
-    char *metrics = NULL;
+    char *metrics = NULL, *shorter = NULL;
 
     x = json_object_get(result, "epoch");
     if (json_is_integer(x))
@@ -83,12 +85,19 @@ static void put_finished(struct tp_buf *out, const struct st_job *row)
     x = json_object_get(result, "loss");
     if (json_is_number(x))
         v.loss = json_number_value(x);
-    x = json_object_get(result, json_object_get(result, "metrics") != NULL ? "metrics" : "challenger");
-    if (json_is_object(x))
-        metrics = json_dumps(x, JSON_REAL_PRECISION(9));
+    for (size_t i = 0; i < sizeof figures / sizeof *figures && metrics == NULL; i++) {
+        x = json_object_get(result, figures[i]);
+        if (json_is_object(x))
+            metrics = json_dumps(x, JSON_REAL_PRECISION(9));
+    }
     v.metrics = metrics;
+    if (brief && json_object_del(result, "per_task") == 0) {
+        shorter = json_dumps(result, JSON_REAL_PRECISION(9));
+        row->result = shorter;
+    }
     put_job(out, row, &v);
     free(metrics);
+    free(shorter);
     json_decref(result);
 }
 
@@ -107,7 +116,7 @@ static bool put_live(struct td_jobs *js, int64_t id, struct tp_buf *out)
 }
 
 /* A row of a job that is not in memory. */
-static void put_row(const struct td_jobs *js, const struct st_job *row, struct tp_buf *out)
+static void put_row(const struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out)
 {
     static char interrupted[] = "interrupted: tcld stopped before it ended";
     struct st_job over = *row;
@@ -116,13 +125,13 @@ static void put_row(const struct td_jobs *js, const struct st_job *row, struct t
         snprintf(over.state, sizeof over.state, "failed");
         over.error = interrupted;
     }
-    put_finished(out, &over);
+    put_finished(out, &over, brief);
 }
 
-void td_job_row_json(struct td_jobs *js, const struct st_job *row, struct tp_buf *out)
+void td_job_row_json(struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out)
 {
     if (!put_live(js, row->id, out))
-        put_row(js, row, out);
+        put_row(js, row, brief, out);
 }
 
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
@@ -134,7 +143,7 @@ int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_
         return 0;
     rc = st_job_get(r, id, &row, e); /* a job leaves memory only when its end is stored */
     if (rc == 0)
-        put_row(js, &row, out);
+        put_row(js, &row, false, out);
     st_job_clear(&row);
     return rc;
 }

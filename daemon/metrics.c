@@ -1,9 +1,12 @@
 /* Metrics: relaxed atomics on cache lines of their own, and the text exposition.
  *
- * Invariant: a scrape never locks out an update. Histogram buckets are stored not cumulated and summed up when printed,
- * so that _count always equals the +Inf bucket. */
+ * Invariant: a scrape never locks out an update of those. Histogram buckets are stored not cumulated and summed up when
+ * printed, so that _count always equals the +Inf bucket. Gauges by hardware are few and change rarely: a list under a
+ * lock. */
 #include "daemon/metrics.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,10 +25,19 @@ struct histogram {
     _Alignas(64) _Atomic uint64_t bucket[BOUNDS + 1];
     _Atomic uint64_t nanoseconds; /* sum: integers add without a loop, and 584 years fit */
 };
+struct hw_gauges {
+    struct hw_gauges *next; /* by name */
+    double v[TD_HW_GAUGES];
+    char hardware[64];
+};
 struct td_metrics {
     struct counter c[TD_COUNTERS];
     _Atomic double g[TD_GAUGES];
     struct histogram h[TD_HISTOGRAMS];
+    pthread_mutex_t update_mu; /* held from reading gauges of a hardware to showing them; taken before hw_mu */
+    pthread_mutex_t hw_mu;     /* guards the list */
+    struct hw_gauges *hw;
+    int n_hw;
 };
 
 struct name {
@@ -59,17 +71,76 @@ static const struct name H_NAME[] = {
 #undef H
 };
 
+static const struct name HW_NAME[] = {
+#define X(id, name, help) {name, "", help},
+#include "daemon/metrics_hw.def"
+#undef X
+};
+
 struct td_metrics *td_metrics_new(void)
 {
     struct td_metrics *m = aligned_alloc(64, (sizeof *m + 63) / 64 * 64);
-    if (m)
-        memset(m, 0, sizeof *m);
+    if (!m)
+        return NULL;
+    memset(m, 0, sizeof *m);
+    pthread_mutex_init(&m->update_mu, NULL);
+    pthread_mutex_init(&m->hw_mu, NULL);
     return m;
 }
 
 void td_metrics_free(struct td_metrics *m)
 {
+    if (!m)
+        return;
+    while (m->hw) {
+        struct hw_gauges *x = m->hw;
+
+        m->hw = x->next;
+        free(x);
+    }
+    pthread_mutex_destroy(&m->update_mu);
+    pthread_mutex_destroy(&m->hw_mu);
     free(m);
+}
+
+/* v NULL: takes it away. */
+static void show_locked(struct td_metrics *m, const char *hardware, const double *v)
+{
+    struct hw_gauges **link = &m->hw, *x;
+
+    while (*link && strcmp((*link)->hardware, hardware) < 0)
+        link = &(*link)->next;
+    x = *link && strcmp((*link)->hardware, hardware) == 0 ? *link : NULL;
+    if (!v && x) {
+        *link = x->next;
+        free(x);
+        m->n_hw--;
+        return;
+    }
+    if (v && !x && m->n_hw < TD_HW_GAUGES_MAX && strlen(hardware) < sizeof x->hardware) {
+        x = calloc(1, sizeof *x);
+        if (!x)
+            return; /* the next evaluation tries again */
+        snprintf(x->hardware, sizeof x->hardware, "%s", hardware);
+        x->next = *link;
+        *link = x;
+        m->n_hw++;
+    }
+    if (v && x)
+        memcpy(x->v, v, sizeof x->v);
+}
+
+void td_hw_gauges(struct td_metrics *m, const char *hardware, td_hw_gauge_fn fn, void *arg)
+{
+    double v[TD_HW_GAUGES];
+    bool shown;
+
+    pthread_mutex_lock(&m->update_mu);
+    shown = fn && fn(arg, hardware, v);
+    pthread_mutex_lock(&m->hw_mu);
+    show_locked(m, hardware, shown ? v : NULL);
+    pthread_mutex_unlock(&m->hw_mu);
+    pthread_mutex_unlock(&m->update_mu);
 }
 
 void td_count(struct td_metrics *m, enum td_counter c, uint64_t n)
@@ -143,6 +214,14 @@ void td_metrics_write(struct td_metrics *m, struct tp_buf *out)
         head(out, &G_NAME[i], "gauge");
         tp_buf_printf(out, "%s %.15g\n", G_NAME[i].name, atomic_load_explicit(&m->g[i], memory_order_relaxed));
     }
+    pthread_mutex_lock(&m->hw_mu);
+    for (int i = 0; i < TD_HW_GAUGES; i++) {
+        head(out, &HW_NAME[i], "gauge");
+        for (const struct hw_gauges *x = m->hw; x; x = x->next)
+            if (!isnan(x->v[i])) /* names of hardware need no escapes */
+                tp_buf_printf(out, "%s{hardware=\"%s\"} %.9g\n", HW_NAME[i].name, x->hardware, x->v[i]);
+    }
+    pthread_mutex_unlock(&m->hw_mu);
     for (int i = 0; i < TD_HISTOGRAMS; i++) {
         head(out, &H_NAME[i], "histogram");
         write_histogram(&m->h[i], H_NAME[i].name, out);

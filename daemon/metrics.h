@@ -4,6 +4,7 @@
 
 #include "proto/buf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum td_counter {
@@ -37,12 +38,26 @@ enum td_histogram {
     TD_HISTOGRAMS
 };
 
+/* Gauges of a hardware: metrics_hw.def. */
+enum td_hw_gauge {
+#define X(id, name, help) TD_HW_##id,
+#include "daemon/metrics_hw.def"
+#undef X
+    TD_HW_GAUGES
+};
+enum { TD_HW_GAUGES_MAX = 4096 /* hardware shown; the label set stays bounded whatever is registered */ };
+
 struct td_metrics;
 struct td_metrics *td_metrics_new(void);
 void td_metrics_free(struct td_metrics *m);
 void td_count(struct td_metrics *m, enum td_counter c, uint64_t n);
 void td_gauge(struct td_metrics *m, enum td_gauge g, double v);
 void td_observe(struct td_metrics *m, enum td_histogram h, double v); /* seconds */
-void td_metrics_write(struct td_metrics *m, struct tp_buf *out);      /* text format 0.0.4 */
+/* fn fills v[TD_HW_GAUGES] (NaN: not shown) with what the store says now, or returns false: the hardware is no longer
+ * shown. fn NULL is such an fn. Only one fn runs at a time, so a value that was read before another one, or before the
+ * hardware was deleted, never comes to stand after it; scrapes do not wait for fn. */
+typedef bool (*td_hw_gauge_fn)(void *arg, const char *hardware, double *v);
+void td_hw_gauges(struct td_metrics *m, const char *hardware, td_hw_gauge_fn fn, void *arg);
+void td_metrics_write(struct td_metrics *m, struct tp_buf *out); /* text format 0.0.4 */
 
 #endif

@@ -4,7 +4,7 @@
  * start of the next; publish_mu orders publications, activations and deletions, so that store and memory change in the
  * same order. `mu` is held for pointer work only: a prediction never waits for a disk. Order of locks: publish_mu,
  * load_mu, mu. */
-#include "daemon/registry.h"
+#include "daemon/registry_int.h"
 
 #include "daemon/snapshot.h"
 
@@ -18,27 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BUCKETS = 256, PAGE = 256 /* rows of a list at a time */, PATH_BYTES = 4096 };
-
-struct slot {
-    struct slot *next;
-    char role[8], owner[ST_ID_MAX + 1];
-    struct td_snapshot *present, *previous; /* NULL none */
-};
-
-struct td_registry {
-    struct st_store *store;
-    struct td_hwcache *hardware;
-    char *dir;
-    pthread_mutex_t publish_mu; /* guards write_reader and the models directory; held over file, row and swap */
-    struct st_reader *write_reader;
-    pthread_mutex_t load_mu; /* guards load_reader; held while a model is loaded for ?model=<id> */
-    struct st_reader *load_reader;
-    pthread_mutex_t mu; /* guards what follows */
-    struct slot *bucket[BUCKETS];
-    struct td_snapshot *extra[TD_REGISTRY_EXTRA]; /* loaded by id, most recently used first */
-    int n_extra;
-};
+enum { PAGE = 256 /* rows of a list at a time */ };
 
 /* ---- slots ---- */
 static unsigned bucket_of(const char *role, const char *owner)
@@ -47,13 +27,13 @@ static unsigned bucket_of(const char *role, const char *owner)
 
     for (; *owner != '\0'; owner++)
         h = (h ^ (unsigned char)*owner) * 16777619U;
-    return h % BUCKETS;
+    return h % TD_REGISTRY_BUCKETS;
 }
 
-static struct slot *slot_locked(struct td_registry *g, const char *role, const char *owner, bool make)
+struct td_slot *td_slot_locked(struct td_registry *g, const char *role, const char *owner, bool make)
 {
     unsigned b = bucket_of(role, owner);
-    struct slot *x;
+    struct td_slot *x;
 
     for (x = g->bucket[b]; x != NULL; x = x->next)
         if (strcmp(x->owner, owner) == 0 && strcmp(x->role, role) == 0)
@@ -70,20 +50,7 @@ static struct slot *slot_locked(struct td_registry *g, const char *role, const c
     return x;
 }
 
-/* Makes s (whose reference is taken over) the present one. The slot must be there. */
-static void swap_in(struct td_registry *g, struct slot *x, struct td_snapshot *s)
-{
-    struct td_snapshot *old;
-
-    pthread_mutex_lock(&g->mu);
-    old = x->previous;
-    x->previous = x->present;
-    x->present = s;
-    pthread_mutex_unlock(&g->mu);
-    td_registry_release(old);
-}
-
-static int no_memory(struct tp_err *e)
+int td_registry_no_memory(struct tp_err *e)
 {
     return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
 }
@@ -154,36 +121,52 @@ struct on_error {
     void *arg;
 };
 
+int td_registry_load(struct td_registry *g, struct st_reader *r, const struct st_model *row, struct td_snapshot **out,
+                     struct tp_err *e)
+{
+    struct td_snapshot *s = NULL;
+    char path[TD_REGISTRY_PATH];
+    int rc;
+
+    td_registry_path(g, row->id, path, sizeof path);
+    rc = td_snapshot_load(path, row, &s, e);
+    if (rc == 0) /* the count that goes with these offsets: the row may have been read before they changed */
+        rc = td_offsets_load(r, row->id, &s->offsets, &s->calibration, e);
+    if (rc != 0) {
+        td_registry_release(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
 /* A model that cannot be used leaves its slot empty; only running out of memory stops the start. */
 static int load_slot(struct td_registry *g, const char *role, const char *owner, int64_t id, const struct on_error *bad,
                      struct tp_err *e)
 {
     struct st_model row = {0};
     struct td_snapshot *s = NULL;
-    struct slot *x;
+    struct td_slot *x;
     struct tp_err why = {0};
-    char path[PATH_BYTES];
     int rc;
 
-    if (id == 0 || slot_locked(g, role, owner, false) != NULL)
+    if (id == 0 || td_slot_locked(g, role, owner, false) != NULL)
         return 0;
     rc = st_model_get(g->write_reader, id, &row, &why);
-    if (rc == 0) {
-        td_registry_path(g, id, path, sizeof path);
-        rc = td_snapshot_load(path, &row, &s, &why);
-    }
+    if (rc == 0)
+        rc = td_registry_load(g, g->write_reader, &row, &s, &why);
     st_model_clear(&row);
     if (rc == 0) {
-        x = slot_locked(g, role, owner, true);
+        x = td_slot_locked(g, role, owner, true);
         if (x == NULL) {
             td_registry_release(s);
-            return no_memory(e);
+            return td_registry_no_memory(e);
         }
         x->present = s;
         return 0;
     }
     if (rc == -TP_E_NO_MEMORY)
-        return no_memory(e);
+        return td_registry_no_memory(e);
     if (bad->fn != NULL)
         bad->fn(bad->arg, id, &why);
     return 0;
@@ -196,7 +179,7 @@ static int load_all(struct td_registry *g, const struct on_error *bad, struct tp
     int rc = 0;
 
     if (p == NULL)
-        return no_memory(e);
+        return td_registry_no_memory(e);
     do {
         p->n = 0;
         rc = st_hardware_list(g->write_reader, after, PAGE, collect, p, e);
@@ -225,19 +208,19 @@ int td_registry_new(const char *models_dir, struct st_store *s,
     struct on_error bad = {on_error, arg};
     int rc;
 
-    if (strlen(models_dir) > PATH_BYTES - 64)
+    if (strlen(models_dir) > TD_REGISTRY_PATH - 64)
         return tp_fail(e, TP_E_CONFIG, "the name of the state directory is too long");
     if (mkdir(models_dir, 0700) != 0 && errno != EEXIST)
         return tp_fail(e, TP_E_IO, "cannot make the directory of the models: %s", strerror(errno));
     g = calloc(1, sizeof *g);
     if (g == NULL)
-        return no_memory(e);
+        return td_registry_no_memory(e);
     pthread_mutex_init(&g->publish_mu, NULL);
     pthread_mutex_init(&g->load_mu, NULL);
     pthread_mutex_init(&g->mu, NULL);
     g->store = s;
     g->dir = strdup(models_dir);
-    rc = g->dir != NULL ? 0 : no_memory(e);
+    rc = g->dir != NULL ? 0 : td_registry_no_memory(e);
     if (rc == 0)
         rc = td_hwcache_new(s, &g->hardware, e);
     if (rc == 0)
@@ -259,9 +242,9 @@ void td_registry_free(struct td_registry *g)
 {
     if (g == NULL)
         return;
-    for (int b = 0; b < BUCKETS; b++) {
+    for (int b = 0; b < TD_REGISTRY_BUCKETS; b++) {
         while (g->bucket[b] != NULL) {
-            struct slot *x = g->bucket[b];
+            struct td_slot *x = g->bucket[b];
 
             g->bucket[b] = x->next;
             td_registry_release(x->present);
@@ -302,8 +285,8 @@ int td_registry_count(struct td_registry *g)
 
     pthread_mutex_lock(&g->mu);
     n = g->n_extra;
-    for (int b = 0; b < BUCKETS; b++)
-        for (const struct slot *x = g->bucket[b]; x != NULL; x = x->next)
+    for (int b = 0; b < TD_REGISTRY_BUCKETS; b++)
+        for (const struct td_slot *x = g->bucket[b]; x != NULL; x = x->next)
             n += (x->present != NULL) + (x->previous != NULL);
     pthread_mutex_unlock(&g->mu);
     return n;
@@ -317,15 +300,16 @@ static bool owned_by(const char *role, const char *owner, const char *hardware, 
 
 static struct td_snapshot *present_locked(struct td_registry *g, const char *role, const char *owner)
 {
-    const struct slot *x = slot_locked(g, role, owner, false);
+    const struct td_slot *x = td_slot_locked(g, role, owner, false);
 
     return x != NULL && x->present != NULL ? td_snapshot_ref(x->present) : NULL;
 }
 
 /* In memory under this id, wherever it is. */
-static struct td_snapshot *by_id_locked(struct td_registry *g, const char *hardware, const char *family, int64_t id)
+struct td_snapshot *td_registry_by_id_locked(struct td_registry *g, const char *hardware, const char *family,
+                                             int64_t id)
 {
-    const struct slot *slot[2] = {slot_locked(g, "ac", hardware, false), slot_locked(g, "kb", family, false)};
+    const struct td_slot *slot[2] = {td_slot_locked(g, "ac", hardware, false), td_slot_locked(g, "kb", family, false)};
 
     for (int i = 0; i < 2; i++) {
         if (slot[i] == NULL)
@@ -359,12 +343,13 @@ static int load_by_id(struct td_registry *g, const char *hardware, const char *f
 {
     struct st_model row = {0};
     struct td_snapshot *s = NULL, *old = NULL;
-    char path[PATH_BYTES];
+    uint64_t recalibrations;
     int rc;
 
     pthread_mutex_lock(&g->load_mu);
     pthread_mutex_lock(&g->mu);
-    s = by_id_locked(g, hardware, family, id); /* somebody else may have loaded it while we waited */
+    s = td_registry_by_id_locked(g, hardware, family, id); /* somebody else may have loaded it while we waited */
+    recalibrations = g->recalibrations;
     pthread_mutex_unlock(&g->mu);
     if (s != NULL) {
         pthread_mutex_unlock(&g->load_mu);
@@ -374,17 +359,17 @@ static int load_by_id(struct td_registry *g, const char *hardware, const char *f
     rc = st_model_get(g->load_reader, id, &row, e);
     if (rc == -TP_E_UNKNOWN_MODEL || (rc == 0 && !owned_by(row.role, row.owner, hardware, family)))
         rc = unknown_model(id, hardware, family, e);
-    if (rc == 0) {
-        td_registry_path(g, id, path, sizeof path);
-        rc = td_snapshot_load(path, &row, &s, e);
-    }
+    if (rc == 0)
+        rc = td_registry_load(g, g->load_reader, &row, &s, e);
     if (rc == 0) {
         pthread_mutex_lock(&g->mu);
-        if (g->n_extra == TD_REGISTRY_EXTRA)
-            old = g->extra[--g->n_extra];
-        memmove(&g->extra[1], &g->extra[0], (size_t)g->n_extra * sizeof g->extra[0]);
-        g->extra[0] = td_snapshot_ref(s);
-        g->n_extra++;
+        if (recalibrations == g->recalibrations) { /* else good for this request, but not to be kept */
+            if (g->n_extra == TD_REGISTRY_EXTRA)
+                old = g->extra[--g->n_extra];
+            memmove(&g->extra[1], &g->extra[0], (size_t)g->n_extra * sizeof g->extra[0]);
+            g->extra[0] = td_snapshot_ref(s);
+            g->n_extra++;
+        }
         pthread_mutex_unlock(&g->mu);
         *out = s;
     }
@@ -412,7 +397,7 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
     }
     pthread_mutex_lock(&g->mu);
     if (id != 0)
-        s = by_id_locked(g, hardware, family, id);
+        s = td_registry_by_id_locked(g, hardware, family, id);
     if (active || ac)
         s = present_locked(g, "ac", hardware);
     if (s == NULL && (active || kb))
@@ -434,145 +419,12 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
     return 0;
 }
 
-/* ---- publication ---- */
-/* The file at path, read back, must predict what `made` predicts; *out is what was read. */
-static int prove(const char *path, const struct td_snapshot *made, const struct st_model *row, struct td_snapshot **out,
-                 struct tp_err *e)
-{
-    struct td_snapshot *read = NULL;
-    int rc;
-
-    rc = td_snapshot_load(path, row, &read, e);
-    if (rc == 0)
-        rc = td_snapshot_same(made, read, e);
-    if (rc != 0) {
-        td_registry_release(read);
-        return rc;
-    }
-    *out = read;
-    return 0;
-}
-
-static int file_sha256(const char *path, char hex[65], struct tp_err *e)
-{
-    struct tp_buf bytes = {0};
-    int rc = td_weights_bytes(path, &bytes, e);
-
-    if (rc == 0)
-        td_sha256(bytes.p, bytes.n, hex);
-    tp_buf_free(&bytes);
-    return rc;
-}
-
-int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
-                        int64_t hardware, bool activate, struct tp_err *e)
-{
-    struct td_snapshot *made = NULL, *read = NULL;
-    struct st_hardware there = {0};
-    struct slot *slot = NULL;
-    char path[PATH_BYTES];
-    bool wrote = false;
-    int rc;
-
-    td_registry_path(g, row->id, path, sizeof path);
-    p->model_id = row->id;
-    memcpy(p->role, row->role, sizeof p->role);
-    memcpy(p->owner, row->owner, sizeof p->owner);
-    snprintf(row->features_version, sizeof row->features_version, "%s", tclfeat_version(m->features));
-    row->sha256[0] = '\0';
-    rc = td_snapshot_new(m, p, row, 0, &made, e);
-    if (rc != 0)
-        return rc;
-
-    pthread_mutex_lock(&g->publish_mu);
-    if (hardware != 0)
-        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
-    if (rc == 0 && hardware != there.id)
-        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
-                     row->owner);
-    st_hardware_clear(&there);
-    if (rc == 0) {
-        rc = tm_weights_save(path, made->model, p, e);
-        wrote = true;
-    }
-    if (rc == 0)
-        rc = file_sha256(path, row->sha256, e);
-    if (rc == 0)
-        rc = prove(path, made, row, &read, e);
-    if (rc == 0 && activate) {
-        pthread_mutex_lock(&g->mu);
-        slot = slot_locked(g, row->role, row->owner, true); /* before the commit, after which nothing may fail */
-        pthread_mutex_unlock(&g->mu);
-        rc = slot != NULL ? 0 : no_memory(e);
-    }
-    if (rc == 0)
-        rc = st_model_insert(g->store, row, activate, e);
-    if (rc == 0 && activate) {
-        swap_in(g, slot, read);
-        read = NULL;
-    }
-    if (rc != 0 && wrote)
-        unlink(path);
-    pthread_mutex_unlock(&g->publish_mu);
-    td_registry_release(read);
-    td_registry_release(made);
-    return rc;
-}
-
-int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e)
-{
-    struct st_model row = {0};
-    struct st_hardware hw = {0};
-    struct td_snapshot *s = NULL;
-    struct slot *slot = NULL;
-    char path[PATH_BYTES];
-    bool same;
-    int rc;
-
-    pthread_mutex_lock(&g->publish_mu);
-    rc = st_hardware_get(g->write_reader, hardware, &hw, e);
-    if (rc == 0)
-        rc = st_model_get(g->write_reader, id, &row, e);
-    if (rc == 0 && (strcmp(row.role, "ac") != 0 || strcmp(row.owner, hardware) != 0))
-        rc = tp_fail(e, TP_E_CONFLICT,
-                     "model %" PRId64 " belongs to %s \"%s\"; only models of hardware \"%s\" can be its active one", id,
-                     strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, hardware);
-    if (rc != 0)
-        goto out;
-    pthread_mutex_lock(&g->mu);
-    slot = slot_locked(g, "ac", hardware, true);
-    s = by_id_locked(g, hardware, hw.family, id);
-    same = slot != NULL && s != NULL && slot->present == s && hw.active_model == id;
-    pthread_mutex_unlock(&g->mu);
-    if (slot == NULL) {
-        rc = no_memory(e);
-        goto out;
-    }
-    if (s == NULL) {
-        td_registry_path(g, id, path, sizeof path);
-        rc = td_snapshot_load(path, &row, &s, e);
-    }
-    if (rc == 0 && !same)
-        rc = st_model_activate(g->store, hardware, id, e);
-    if (rc == 0 && !same) {
-        swap_in(g, slot, s);
-        s = NULL;
-    }
-    if (rc == 0 && changed != NULL)
-        *changed = !same;
-out:
-    pthread_mutex_unlock(&g->publish_mu);
-    td_registry_release(s);
-    st_model_clear(&row);
-    st_hardware_clear(&hw);
-    return rc;
-}
-
+/* ---- deletion ---- */
 void td_registry_forget(struct td_registry *g, const char *hardware)
 {
     struct td_snapshot *gone[TD_REGISTRY_EXTRA + 2] = {NULL};
     struct st_hardware again = {0}; /* it may be registered and have a model again already */
-    struct slot **link, *x = NULL;
+    struct td_slot **link, *x = NULL;
     int64_t active = 0;
     int n = 0, kept = 0;
 
@@ -585,7 +437,7 @@ void td_registry_forget(struct td_registry *g, const char *hardware)
     pthread_mutex_lock(&g->mu);
     for (link = &g->bucket[bucket_of("ac", hardware)]; *link != NULL; link = &(*link)->next) {
         if (strcmp((*link)->owner, hardware) == 0 && strcmp((*link)->role, "ac") == 0) {
-            struct slot *s = *link;
+            struct td_slot *s = *link;
 
             gone[n++] = s->previous;
             s->previous = NULL;

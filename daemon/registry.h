@@ -5,6 +5,7 @@
 #define TD_REGISTRY_H
 
 #include "daemon/hwcache.h"
+#include "daemon/offsets.h"
 #include "model/infer.h"
 #include "model/weights.h"
 #include "store/store.h"
@@ -12,6 +13,7 @@
 struct td_snapshot { /* read-only for holders */
     struct tm_model *model;
     struct tm_plan *plan;
+    struct td_offsets *offsets; /* daemon/offsets.h; NULL none */
     struct tm_provenance provenance;
     int64_t id;
     char role[8], owner[64];
@@ -50,6 +52,14 @@ void td_registry_release(struct td_snapshot *s);
  * again. */
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                         int64_t hardware, bool activate, struct tp_err *e);
+/* The same with the offsets of an AC for its hardware. */
+int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                             int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e);
+/* New offsets of a model for tasks of one hardware (id hw): stored with the next calibration, then a new snapshot of
+ * the same model takes the place of the old one wherever that is. Those of other tasks stay. *calibration = the new
+ * count. UNKNOWN_HARDWARE, UNKNOWN_MODEL. */
+int td_registry_recalibrate(struct td_registry *g, const char *hardware, const char *family, int64_t hw, int64_t model,
+                            const struct st_offset *o, size_t n, int *calibration, struct tp_err *e);
 /* Make an existing model the active one of hardware (also the rollback). CONFLICT (not an AC of this hardware),
  * UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. Sets *changed (may be NULL) when another model was active before. */
 int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e);

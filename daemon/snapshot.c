@@ -68,6 +68,29 @@ oom:
     return tp_fail(e, TP_E_NO_MEMORY, "no memory for model %lld", (long long)row->id);
 }
 
+int td_snapshot_with_offsets(const struct td_snapshot *old, int64_t hw, const struct st_offset *o, size_t n,
+                             struct td_snapshot **out, struct tp_err *e)
+{
+    struct st_model row = {.id = old->id, .calibration = old->calibration};
+    struct tm_model *m = tm_model_clone(old->model);
+    struct td_snapshot *s = NULL;
+    int rc;
+
+    if (m == NULL)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for model %lld", (long long)old->id);
+    memcpy(row.role, old->role, sizeof row.role);
+    memcpy(row.owner, old->owner, sizeof row.owner);
+    rc = td_snapshot_new(m, &old->provenance, &row, old->checksum, &s, e);
+    if (rc == 0)
+        rc = td_offsets_with(old->offsets, hw, o, n, &s->offsets, e);
+    if (rc != 0) {
+        td_registry_release(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
 struct td_snapshot *td_snapshot_ref(struct td_snapshot *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
@@ -80,6 +103,7 @@ void td_registry_release(struct td_snapshot *s)
         return;
     tm_plan_free(s->plan);
     tm_model_free(s->model);
+    td_offsets_free(s->offsets);
     free(s);
 }
 

@@ -12,6 +12,9 @@ int td_snapshot_new(struct tm_model *m, const struct tm_provenance *p, const str
 /* Read, check and prepare the file. row->sha256, when not "", must be the file's. BAD_WEIGHTS, FEATURES_MISMATCH, IO.
  */
 int td_snapshot_load(const char *path, const struct st_model *row, struct td_snapshot **out, struct tp_err *e);
+/* The same model with other offsets of hardware hw for the tasks of o[0..n). NO_MEMORY, TOO_MANY. */
+int td_snapshot_with_offsets(const struct td_snapshot *old, int64_t hw, const struct st_offset *o, size_t n,
+                             struct td_snapshot **out, struct tp_err *e);
 struct td_snapshot *td_snapshot_ref(struct td_snapshot *s);
 
 /* Whole file into *out, at most TM_WEIGHTS_MAX bytes. BAD_WEIGHTS when it is gone or too long, IO. */

@@ -6,10 +6,13 @@
 #include "daemon/train_job.h"
 
 #include "ckd/champion.h"
+#include "daemon/figures.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/train_load.h"
+#include "model/latency.h"
 #include "model/train.h"
 
 #include <jansson.h>
@@ -43,6 +46,8 @@ struct run {
     double train_seconds;
     /* judgement */
     struct td_snapshot *champion; /* NULL none */
+    struct st_offset *offset;     /* [n_offsets] of the challenger, for the tasks of data */
+    size_t n_offsets;
     struct tm_metrics challenger_figures, champion_figures;
     struct tk_judgement verdict;
 };
@@ -284,20 +289,9 @@ static int measure_both(struct run *x, const uint32_t *idx, size_t n, struct tp_
 }
 
 /* Was the champion judged by held-out programs of tasks that it was trained on? */
-static bool champion_by_record(struct run *x)
+static bool champion_by_record(const struct run *x)
 {
-    struct st_model row = {0};
-    const char *holdout = NULL;
-    json_t *o = NULL;
-    bool yes;
-
-    if (st_model_get(x->reader, x->champion->id, &row, NULL) == 0 && row.metrics != NULL)
-        o = json_loads(row.metrics, 0, NULL);
-    holdout = json_string_value(json_object_get(o, "holdout"));
-    yes = holdout != NULL && strcmp(holdout, "record") == 0;
-    json_decref(o);
-    st_model_clear(&row);
-    return yes;
+    return strcmp(td_model_holdout(x->reader, x->champion->id), "record") == 0;
 }
 
 static int judge(struct run *x, struct tp_err *e)
@@ -333,58 +327,22 @@ static int judge(struct run *x, struct tp_err *e)
 }
 
 /* ---- publish ---- */
-static void put_num(struct tp_buf *b, const char *name, double v)
-{
-    tp_buf_printf(b, ", \"%s\": ", name);
-    tp_buf_json_num(b, v, 6);
-}
-
-/* The members of one set of figures, without braces. */
-static void put_figures(struct tp_buf *b, const struct tm_metrics *m)
-{
-    tp_buf_printf(b, "\"tasks\": %u, \"programs\": %u", m->tasks, m->programs);
-    put_num(b, "top1_mean", m->top1_mean);
-    put_num(b, "top5_mean", m->top5_mean);
-    put_num(b, "top1_pooled", m->top1_pooled);
-    put_num(b, "top5_pooled", m->top5_pooled);
-    put_num(b, "pairwise", m->pairwise);
-    put_num(b, "pairwise_10pct", m->pairwise_10pct);
-    put_num(b, "spearman", m->spearman);
-    put_num(b, "latency_mape", m->latency_mape);
-    put_num(b, "latency_median_ln_error", m->latency_median_ln_error);
-    put_num(b, "random_top1_mean", m->random_top1_mean);
-}
-
 /* What the job and the model keep of the decision, without braces. */
 static void put_decision(struct tp_buf *b, const struct run *x)
 {
     tp_buf_printf(b, "\"decision\": \"%s\", \"reason\": \"%s\"", tk_decision_name(x->verdict.decision),
                   x->verdict.reason);
-    put_num(b, "gain", x->verdict.gain);
+    td_put_num(b, "gain", x->verdict.gain);
     tp_buf_printf(b, ", \"holdout\": \"%s\", \"challenger\": {", x->by_record ? "record" : "task");
-    put_figures(b, &x->challenger_figures);
+    td_put_figures(b, &x->challenger_figures);
     tp_buf_puts(b, "}, \"champion\": ");
     if (x->champion == NULL) {
         tp_buf_puts(b, "null");
         return;
     }
     tp_buf_printf(b, "{\"model\": %lld, \"role\": \"%s\", ", (long long)x->champion->id, x->champion->role);
-    put_figures(b, &x->champion_figures);
+    td_put_figures(b, &x->champion_figures);
     tp_buf_putc(b, '}');
-}
-
-/* Closes the text and hands it over; NULL when out of memory. */
-static char *take_text(struct tp_buf *b)
-{
-    char *s = NULL;
-
-    tp_buf_putc(b, '\0');
-    if (b->oom)
-        tp_buf_free(b);
-    else
-        s = b->p;
-    *b = (struct tp_buf){0};
-    return s;
 }
 
 static char *text_of_id(int64_t id)
@@ -395,7 +353,7 @@ static char *text_of_id(int64_t id)
     if (id > 0)
         tp_buf_i64(&b, id);
     tp_buf_putc(&b, ']');
-    return take_text(&b);
+    return td_take_text(&b);
 }
 
 static void fill_provenance(const struct run *x, time_t created, struct tm_provenance *p)
@@ -413,13 +371,55 @@ static void fill_provenance(const struct run *x, time_t created, struct tm_prove
     if (tm != NULL)
         strftime(p->created, sizeof p->created, "%Y-%m-%dT%H:%M:%SZ", tm);
     tp_buf_printf(&b, "{\"holdout\": \"%s\"", x->by_record ? "record" : "task");
-    put_num(&b, "top1_mean", x->challenger_figures.top1_mean);
-    put_num(&b, "top5_mean", x->challenger_figures.top5_mean);
-    put_num(&b, "pairwise", x->challenger_figures.pairwise);
+    td_put_num(&b, "top1_mean", x->challenger_figures.top1_mean);
+    td_put_num(&b, "top5_mean", x->challenger_figures.top5_mean);
+    td_put_num(&b, "pairwise", x->challenger_figures.pairwise);
     tp_buf_putc(&b, '}');
     if (!b.oom && b.n < sizeof p->metrics)
         memcpy(p->metrics, b.p, b.n);
     tp_buf_free(&b);
+}
+
+static int by_task_id(const void *id, const void *count)
+{
+    return strcmp(id, ((const struct td_task_count *)count)->id);
+}
+
+/* Where each task lies for the challenger, held out or not. */
+static int fit_offsets(struct run *x, struct tp_err *e)
+{
+    const struct tm_dataset *ds = x->data.ds;
+    size_t n = ds->n;
+    uint32_t *all = calloc(n, sizeof *all);
+    double *score = calloc(n, sizeof *score), *latency = calloc(n, sizeof *latency);
+    struct tm_offset *fit = calloc(ds->n_tasks, sizeof *fit);
+    int rc = -TP_E_NO_MEMORY;
+
+    x->offset = calloc(ds->n_tasks, sizeof *x->offset);
+    if (all == NULL || score == NULL || latency == NULL || fit == NULL || x->offset == NULL)
+        goto out;
+    for (uint32_t i = 0; i < ds->n; i++)
+        all[i] = i;
+    rc = tm_predict_dataset(x->model, ds, all, n, score, latency, NULL);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        latency[i] = tm_latency_residual(x->model, latency[i], ds->cost[i]);
+    if (rc == 0)
+        rc = tm_offsets_fit(latency, ds->task, n, ds->n_tasks, fit);
+    for (uint32_t t = 0; rc == 0 && t < ds->n_tasks; t++) {
+        const char *id = tm_dataset_task_id(ds, t);
+        const struct td_task_count *c = bsearch(id, x->data.count, x->data.n_counts, sizeof *x->data.count, by_task_id);
+        struct st_offset *o = &x->offset[x->n_offsets++];
+
+        *o =
+            (struct st_offset){.offset = fit[t].offset, .programs = fit[t].n, .measurements = c != NULL ? c->valid : 0};
+        memcpy(o->task_id, id, strlen(id) + 1);
+    }
+out:
+    free(all);
+    free(score);
+    free(latency);
+    free(fit);
+    return rc == 0 ? 0 : tp_fail(e, (enum tp_code) - rc, "the offsets of the tasks could not be fitted");
 }
 
 static int publish(struct run *x, int64_t *id, struct tp_err *e)
@@ -435,7 +435,9 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     int rc;
 
     report(x, "publish", VALIDATED);
-    rc = cancelled(x, e);
+    rc = fit_offsets(x, e);
+    if (rc == 0)
+        rc = cancelled(x, e);
     if (rc == 0)
         rc = st_model_reserve(x->d->store, &row.id, e);
     if (rc != 0)
@@ -446,7 +448,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     tp_buf_putc(&b, '{');
     put_decision(&b, x);
     tp_buf_putc(&b, '}');
-    row.metrics = take_text(&b);
+    row.metrics = td_take_text(&b);
     row.parents = text_of_id(x->parent);
     fill_provenance(x, row.created, &p);
     m = x->model;
@@ -455,7 +457,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
         tm_model_free(m);
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
     } else {
-        rc = td_registry_publish(x->d->registry, m, &p, &row, x->hw.id, activate, e);
+        rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     }
     if (rc == 0) {
         *id = row.id;
@@ -463,9 +465,36 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
                TD_S("state", row.state), TD_I("job", row.job), TD_S("reason", x->verdict.reason));
         if (activate && x->d->metrics != NULL)
             td_count(x->d->metrics, TD_C_SWAPS, 1);
+        if (activate)
+            td_recal_note(x->d->recal, x->hw.name); /* what was measured while it trained */
     }
     st_model_clear(&row);
     return rc;
+}
+
+/* The verdict is an evaluation of the model that answers from now on. The job has done its work: a failure is only
+ * told. */
+static void keep_figures(const struct run *x, int64_t challenger)
+{
+    bool won = x->verdict.decision == TK_ACTIVATED;
+    const struct tm_metrics *m = won ? &x->challenger_figures : &x->champion_figures;
+    int64_t model = won ? challenger : x->champion != NULL ? x->champion->id : 0;
+    struct tp_buf b = {0};
+    struct tp_err e = {0};
+    char *text;
+
+    if (model == 0 || m->tasks == 0)
+        return;
+    tp_buf_printf(&b, "{\"source\": \"retrain\", \"model\": %lld, \"hardware\": \"%s\", \"job\": %lld, ",
+                  (long long)model, x->hw.name, (long long)td_job_id(x->job));
+    tp_buf_printf(&b, "\"holdout\": \"%s\", \"held_out\": {", x->by_record ? "record" : "task");
+    td_put_figures(&b, m);
+    tp_buf_puts(&b, "}, \"all\": null}");
+    text = td_take_text(&b);
+    if (text == NULL ||
+        td_figures_keep(x->d, x->reader, x->hw.name, x->hw.id, model, td_job_id(x->job), text, NULL, &e) != 0)
+        td_log(TD_WARNING, "evaluation-not-stored", TD_I("job", td_job_id(x->job)), TD_S("reason", e.detail));
+    free(text);
 }
 
 static char *result_text(const struct run *x, int64_t model)
@@ -478,10 +507,10 @@ static char *result_text(const struct run *x, int64_t model)
         &b, ", \"model\": %lld, \"start\": \"%s\", \"programs\": %u, \"tasks\": %u, \"epochs\": %d, \"epoch\": %d",
         (long long)model, x->parent > 0 ? "warm" : "fresh", x->data.ds->n, x->data.ds->n_tasks, x->epochs,
         x->state.epoch);
-    put_num(&b, "loss", x->state.loss);
-    put_num(&b, "train_seconds", x->train_seconds);
+    td_put_num(&b, "loss", x->state.loss);
+    td_put_num(&b, "train_seconds", x->train_seconds);
     tp_buf_putc(&b, '}');
-    return take_text(&b);
+    return td_take_text(&b);
 }
 
 int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e)
@@ -506,6 +535,7 @@ int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char
     if (rc == 0)
         rc = publish(&x, &model, e);
     if (rc == 0) {
+        keep_figures(&x, model);
         *result = result_text(&x, model);
         if (*result == NULL)
             rc = tp_fail(e, TP_E_NO_MEMORY, "model %lld is stored, but there is no memory for the result",
@@ -514,6 +544,7 @@ int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char
     td_registry_release(x.champion);
     tm_model_free(x.model);
     td_train_data_free(&x.data);
+    free(x.offset);
     free(x.train);
     free(x.valid);
     st_hardware_clear(&x.hw);

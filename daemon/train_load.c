@@ -8,6 +8,7 @@
 #include "model/mem.h"
 #include "sampler/sample.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,50 +24,69 @@ void td_train_data_free(struct td_train_data *d)
     if (d == NULL)
         return;
     tm_dataset_free(d->ds);
+    free(d->count);
     free(d->key);
     memset(d, 0, sizeof *d);
 }
 
 /* ---- how many of each task ---- */
 struct counts {
-    int64_t *programs; /* [n] by task */
+    struct td_task_count *v;
     size_t n, cap;
-    int64_t total, most;
 };
 
 static int count_task(void *arg, const struct st_task *t)
 {
     struct counts *c = arg;
+    struct td_task_count *x;
 
-    if (tm_grow((void **)&c->programs, &c->cap, c->n + 1, sizeof *c->programs) != 0)
+    if (tm_grow((void **)&c->v, &c->cap, c->n + 1, sizeof *c->v) != 0)
         return -TP_E_NO_MEMORY;
-    c->programs[c->n++] = t->programs;
-    c->total += t->programs;
-    if (t->programs > c->most)
-        c->most = t->programs;
+    x = &c->v[c->n++];
+    *x = (struct td_task_count){.programs = t->programs, .valid = t->measurements - t->failures};
+    memcpy(x->id, t->id, sizeof x->id);
     return 0;
 }
 
-static int64_t taken(const struct counts *c, int64_t per_task)
+int td_task_counts(struct st_reader *r, int64_t hw, struct td_task_count **list, size_t *n, struct tp_err *e)
+{
+    struct counts c = {0};
+    int rc = st_tasks(r, hw, "", -1, count_task, &c, e);
+
+    if (rc == -TP_E_NO_MEMORY)
+        tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of tasks");
+    if (rc != 0) {
+        free(c.v);
+        return rc;
+    }
+    *list = c.v;
+    *n = c.n;
+    return 0;
+}
+
+static int64_t taken(const struct td_task_count *v, size_t n, int64_t per_task)
 {
     int64_t sum = 0;
 
-    for (size_t i = 0; i < c->n; i++)
-        sum += c->programs[i] < per_task ? c->programs[i] : per_task;
+    for (size_t i = 0; i < n; i++)
+        sum += v[i].programs < per_task ? v[i].programs : per_task;
     return sum;
 }
 
 /* The largest sample per task, at most `want` (0 no limit), that keeps within the memory; 0 when all fit. */
-static int64_t limit_per_task(const struct counts *c, int64_t want)
+static int64_t limit_per_task(const struct td_task_count *v, size_t n, int64_t want)
 {
-    int64_t lo = 1, hi = want > 0 && want < c->most ? want : c->most;
+    int64_t lo = 1, hi, most = 0;
 
-    if (taken(c, hi) <= TD_TRAIN_PROGRAMS_MAX)
-        return hi < c->most ? hi : 0;
+    for (size_t i = 0; i < n; i++)
+        most = v[i].programs > most ? v[i].programs : most;
+    hi = want > 0 && want < most ? want : most;
+    if (taken(v, n, hi) <= TD_TRAIN_PROGRAMS_MAX)
+        return hi < most ? hi : 0;
     while (lo < hi) { /* taken() grows with its argument */
         int64_t mid = lo + (hi - lo + 1) / 2;
 
-        if (taken(c, mid) <= TD_TRAIN_PROGRAMS_MAX)
+        if (taken(v, n, mid) <= TD_TRAIN_PROGRAMS_MAX)
             lo = mid;
         else
             hi = mid - 1;
@@ -181,18 +201,17 @@ out:
 
 int td_train_load(struct st_reader *r, const struct td_train_want *want, struct td_train_data *out, struct tp_err *e)
 {
-    struct counts c = {0};
     struct walk w = {.want = want, .span = 1, .only = want->only, .n_only = want->n_only};
     uint8_t(*chosen)[16] = NULL;
     int64_t per_task;
     int rc;
 
     td_hardware_feat(want->hw, &w.feat);
-    rc = st_tasks(r, want->hw->id, "", -1, count_task, &c, e);
+    rc = td_task_counts(r, want->hw->id, &w.out.count, &w.out.n_counts, e);
     if (rc != 0)
-        goto out;
-    w.total = (double)(c.total > 0 ? c.total : 1);
-    per_task = want->only == NULL ? limit_per_task(&c, want->per_task) : 0;
+        return rc;
+    w.total = fmax((double)taken(w.out.count, w.out.n_counts, INT64_MAX), 1);
+    per_task = want->only == NULL ? limit_per_task(w.out.count, w.out.n_counts, want->per_task) : 0;
     if (per_task > 0) {
         w.span = 0.4;
         rc = choose(r, &w, (uint32_t)(per_task < UINT32_MAX ? per_task : UINT32_MAX), &chosen, &w.n_only, e);
@@ -215,6 +234,5 @@ out:
     else
         td_train_data_free(&w.out);
     free(chosen);
-    free(c.programs);
     return rc;
 }

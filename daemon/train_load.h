@@ -7,8 +7,18 @@
 
 enum { TD_TRAIN_PROGRAMS_MAX = 500000 /* programs in memory, 1 to 2 kB each */ };
 
+struct td_task_count {
+    char id[TP_TASK_ID_LEN + 1];
+    int64_t programs; /* failures included */
+    int64_t valid;    /* measurements */
+};
+/* All tasks of a hardware, ascending by id: *list is malloc'ed. NO_MEMORY, IO. */
+int td_task_counts(struct st_reader *r, int64_t hw, struct td_task_count **list, size_t *n, struct tp_err *e);
+
 struct td_train_data {
     struct tm_dataset *ds;
+    struct td_task_count *count; /* [n_counts] of all tasks that the hardware had before the programs were read */
+    size_t n_counts;
     uint8_t (*key)[16]; /* [ds->n] program hashes */
     int64_t records;    /* measurements behind the programs */
 };

@@ -5,6 +5,7 @@
 #include "lab/eval.h"
 
 #include "model/infer.h"
+#include "model/latency.h"
 #include "sampler/sample.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BOOTSTRAP = 2000 };
+enum { LATENCY_SEEDS = 5 /* measured programs of a task */ };
 
 void tl_eval_defaults(struct tl_eval_opts *o)
 {
@@ -109,27 +110,66 @@ static void hold_out(const struct tm_dataset *d, double fraction, uint64_t seed,
     l->n_train = kept;
 }
 
-static int by_double(const void *a, const void *b)
+/* Latency errors of one way to predict: what lies within so many standard deviations. */
+static void coverage(const double *ln_error, const double *std, size_t n, struct tl_latency *out)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    size_t one = 0, two = 0;
+    for (size_t i = 0; i < n; i++) {
+        one += fabs(ln_error[i]) <= std[i];
+        two += fabs(ln_error[i]) <= 2 * std[i];
+    }
+    out->within_one_std = n ? (double)one / (double)n : NAN;
+    out->within_two_std = n ? (double)two / (double)n : NAN;
 }
 
-static struct tl_interval bootstrap(const double *v, size_t n)
+/* With the task's first LATENCY_SEEDS programs measured, and without: latency of the others. Programs of a task stand
+ * together, in the order of the draw. */
+static int score_latency(const struct tm_model *m, const uint32_t *task, const double *cost, const double *s,
+                         const double *lat, size_t n, struct tl_eval_result *out)
 {
-    static double means[BOOTSTRAP];
-    struct tm_rng rng;
-    tm_rng_seed(&rng, 1);
-    if (n == 0)
-        return (struct tl_interval){NAN, NAN};
-    for (int b = 0; b < BOOTSTRAP; b++) {
-        double sum = 0;
-        for (size_t i = 0; i < n; i++)
-            sum += v[tm_rng_below(&rng, (uint32_t)n)];
-        means[b] = sum / (double)n;
+    double *buf = malloc((5 * n + 1) * sizeof *buf), *true_cost = buf, *with = buf + n, *std = buf + 2 * n,
+           *error = buf + 3 * n, *residual = buf + 4 * n;
+    struct tm_metrics five;
+    size_t k = 0;
+    int rc = buf ? 0 : -TP_E_NO_MEMORY;
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < n; i++) {
+        error[i] = log(cost[i] / lat[i]);
+        std[i] = tm_latency_std(m, s[i], 0);
+        residual[i] = tm_latency_residual(m, lat[i], cost[i]);
     }
-    qsort(means, BOOTSTRAP, sizeof *means, by_double);
-    return (struct tl_interval){means[BOOTSTRAP / 40], means[BOOTSTRAP - BOOTSTRAP / 40]};
+    coverage(error, std, n, &out->unknown);
+    for (size_t i = 0, j; i < n && rc == 0; i = j) {
+        static const uint32_t one_task[LATENCY_SEEDS];
+        struct tm_offset offset;
+        for (j = i; j < n && task[j] == task[i]; j++)
+            ;
+        if (j - i <= LATENCY_SEEDS)
+            continue;
+        rc = tm_offsets_fit(residual + i, one_task, LATENCY_SEEDS, 1, &offset);
+        for (size_t p = i + LATENCY_SEEDS; p < j; p++, k++) {
+            true_cost[k] = cost[p];
+            with[k] = tm_latency_with(m, lat[p], offset.offset);
+            error[k] = log(cost[p] / with[k]);
+            std[k] = tm_latency_std(m, s[p], offset.n);
+        }
+    }
+    coverage(error, std, k, &out->known);
+    if (rc == 0 && k > 0)
+        rc = tm_metrics_task(true_cost, with, with, k, &five); /* the ranks mean nothing, the errors do */
+    if (rc == 0 && k > 0) {
+        out->known.median_ln_error = five.latency_median_ln_error;
+        out->known.within_1_25 = five.latency_within_1_25;
+        out->known.within_1_5 = five.latency_within_1_5;
+        out->known.within_2 = five.latency_within_2;
+    }
+    out->unknown.median_ln_error = out->by_min.latency_median_ln_error;
+    out->unknown.within_1_25 = out->by_min.latency_within_1_25;
+    out->unknown.within_1_5 = out->by_min.latency_within_1_5;
+    out->unknown.within_2 = out->by_min.latency_within_2;
+    free(buf);
+    return rc;
 }
 
 static int score(const struct tm_model *m, const struct tm_dataset *d, const struct lists *l,
@@ -169,9 +209,11 @@ static int score(const struct tm_model *m, const struct tm_dataset *d, const str
         top5[tasks] = one.top5_mean;
         pair[tasks++] = one.pairwise;
     }
-    out->top1_mean = bootstrap(top1, tasks);
-    out->top5_mean = bootstrap(top5, tasks);
-    out->pairwise = bootstrap(pair, tasks);
+    if ((rc = tm_bootstrap_mean(top1, tasks, 1, &out->top1_mean)) ||
+        (rc = tm_bootstrap_mean(top5, tasks, 1, &out->top5_mean)) ||
+        (rc = tm_bootstrap_mean(pair, tasks, 1, &out->pairwise)))
+        goto out;
+    rc = score_latency(m, task, cost, s, lat, n, out);
 out:
     free(buf);
     free(task);

@@ -3,6 +3,7 @@
 #define TL_EVAL_H
 
 #include "lab/corpus.h"
+#include "model/bootstrap.h"
 #include "model/metrics.h"
 #include "model/train.h"
 
@@ -19,15 +20,19 @@ struct tl_eval_opts {
 };
 void tl_eval_defaults(struct tl_eval_opts *o);
 
-struct tl_interval {
-    double lo, hi; /* 95 %, bootstrap over tasks */
+/* Latency of test programs: tasks of which nothing was measured, and of which five programs were (the first of the
+ * seeded draw, which are then left out). Shares of programs, all test tasks together. */
+struct tl_latency {
+    double median_ln_error, within_1_25, within_1_5, within_2; /* as in struct tm_metrics */
+    double within_one_std, within_two_std; /* of the predicted standard deviation: 0.68 and 0.95 when it is right */
 };
 
 struct tl_eval_result {
     const char *features;
     struct tm_metrics by_min;  /* true cost = minimum of the repeats */
     struct tm_metrics by_mean; /* true cost = mean of the repeats, as published figures have it */
-    struct tl_interval top1_mean, top5_mean, pairwise;
+    struct tm_interval top1_mean, top5_mean, pairwise; /* bootstrap over tasks */
+    struct tl_latency unknown, known;
     uint32_t train_tasks, valid_tasks, tasks_skipped;
     uint32_t train_programs, test_programs;
     size_t parameters;

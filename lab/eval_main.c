@@ -151,6 +151,17 @@ static void print_json(const struct tl_eval_result *r, const struct tl_eval_opts
                {"spearman", m->spearman},
                {"latency_mape", m->latency_mape},
                {"latency_median_ln_error", m->latency_median_ln_error},
+               {"latency_within_1_25", r->unknown.within_1_25},
+               {"latency_within_1_5", r->unknown.within_1_5},
+               {"latency_within_2", r->unknown.within_2},
+               {"latency_within_one_std", r->unknown.within_one_std},
+               {"latency_within_two_std", r->unknown.within_two_std},
+               {"latency_median_ln_error_5", r->known.median_ln_error},
+               {"latency_within_1_25_5", r->known.within_1_25},
+               {"latency_within_1_5_5", r->known.within_1_5},
+               {"latency_within_2_5", r->known.within_2},
+               {"latency_within_one_std_5", r->known.within_one_std},
+               {"latency_within_two_std_5", r->known.within_two_std},
                {"by_mean_top1_mean", a->top1_mean},
                {"by_mean_top5_mean", a->top5_mean},
                {"by_mean_pairwise_accuracy", a->pairwise},
@@ -174,6 +185,15 @@ static void print_json(const struct tl_eval_result *r, const struct tl_eval_opts
     tp_buf_free(&b);
 }
 
+static void print_latency(const char *what, const struct tl_latency *l)
+{
+    printf(
+        "  latency %s: median |ln error| %.3f; %.0f %% within 1.25x, %.0f %% within 1.5x, %.0f %% within 2x; %.0f %% "
+        "within one standard deviation, %.0f %% within two\n",
+        what, l->median_ln_error, 100 * l->within_1_25, 100 * l->within_1_5, 100 * l->within_2, 100 * l->within_one_std,
+        100 * l->within_two_std);
+}
+
 static void print_table(const struct tl_eval_result *r)
 {
     const struct tm_metrics *m = &r->by_min, *a = &r->by_mean;
@@ -193,8 +213,9 @@ static void print_table(const struct tl_eval_result *r)
     printf("  pairwise accuracy     %6.4f  (%.3f to %.3f)   0.5000  1.000   %6.4f\n", m->pairwise, r->pairwise.lo,
            r->pairwise.hi, a->pairwise);
     printf("  pairs > 10 %% apart    %6.4f\n", m->pairwise_10pct);
-    printf("  median |ln latency error| %.3f;  %.0f predictions/s (%s)\n", m->latency_median_ln_error,
-           r->predict_per_second, tm_simd_name());
+    print_latency("of new tasks", &r->unknown);
+    print_latency("of tasks with 5 measured", &r->known);
+    printf("  %.0f predictions/s (%s)\n", r->predict_per_second, tm_simd_name());
 }
 
 int tl_eval_main(int argc, char **argv)

@@ -132,7 +132,7 @@ static double median(double *v, size_t n)
 }
 
 int tm_calibrate(const double *s, const double *l, const uint32_t *task, const double *cost, size_t n, uint32_t n_tasks,
-                 double *a, double *b, double *shift, double *std)
+                 double *a, double *b, double *shift)
 {
     int rc = -TP_E_NO_MEMORY;
     struct sample *sample = NULL;
@@ -159,15 +159,7 @@ int tm_calibrate(const double *s, const double *l, const uint32_t *task, const d
     }
 
     fit_logistic(sample, n_sample, a, b);
-    *shift = 0.0;
-    *std = 0.0;
-    if (n_residual) {
-        double m = median(residual, n_residual);
-        for (size_t i = 0; i < n_residual; i++)
-            residual[i] = fabs(residual[i] - m);
-        *shift = m;
-        *std = 1.4826 * median(residual, n_residual);
-    }
+    *shift = n_residual ? median(residual, n_residual) : 0.0;
     rc = 0;
 out:
     free(best);

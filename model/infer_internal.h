@@ -49,7 +49,7 @@ struct tm_leaf {
 };
 
 struct tm_row_slot {
-    uint64_t hash;
+    uint64_t hash; /* low bit: the row is one of a dataset */
     uint32_t row;
     uint32_t generation; /* other than the batch's: the slot is empty */
 };
@@ -76,10 +76,9 @@ struct tm_batch {
     /* Hash constants, random per batch, so that rows from outside cannot be made to collide: a pair per 16 bytes. */
     uint64_t secret[2 * TM_FEATURES_LD * sizeof(float) / 16];
     struct tclfeat_key *key; /* [rows] what a row was made from; unused for rows of a dataset */
-    bool *from_dataset;      /* [rows] */
     float *feature;          /* [rows][TM_FEATURES_LD] */
     float *row;              /* [rows][plan->row_floats] behind in_proj, filled by the run */
-    size_t n_rows, key_cap, from_cap, feature_cap, row_cap;
+    size_t n_rows, key_cap, feature_cap, row_cap;
     struct tclfeat_key *keys, *last_keys; /* of the program at hand and of the one before */
     uint32_t last_n;                      /* rows in last_keys, whose ids are the last in id[] */
 

@@ -47,7 +47,6 @@ void tm_rows_free(struct tm_batch *b)
     free(b->last_keys);
     free(b->slot);
     free(b->key);
-    free(b->from_dataset);
     free(b->feature);
     free(b->row);
     free(b->program);
@@ -56,10 +55,11 @@ void tm_rows_free(struct tm_batch *b)
 }
 
 /* n bytes, a multiple of 16: a sum of products of secret-masked words, high and low halves folded. */
-static uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
+static inline uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
 {
     const unsigned char *s = p;
     uint64_t sum = 0;
+#pragma GCC unroll 8
     for (size_t i = 0; i < n / 16; i++) {
         uint64_t a, c;
         memcpy(&a, s + 16 * i, 8);
@@ -71,15 +71,16 @@ static uint64_t hash_bytes(const uint64_t *secret, const void *p, size_t n)
     return sum * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* memcmp() for a constant, short length, without the call and without branches that nothing predicts. */
-static bool same_key(const void *a, const void *b)
+/* memcmp() for a constant, short length, without the call and the branches: most comparisons here find equality. */
+static inline bool same_key(const struct tclfeat_key *a, const struct tclfeat_key *b)
 {
-    uint64_t x[sizeof(struct tclfeat_key) / 8], y[sizeof(struct tclfeat_key) / 8], differ = 0;
-    memcpy(x, a, sizeof x);
-    memcpy(y, b, sizeof y);
-    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
-        differ |= x[i] ^ y[i];
-    return differ == 0;
+    typedef uint64_t pair __attribute__((vector_size(16), aligned(4), may_alias));
+    const pair *x = (const pair *)a->k, *y = (const pair *)b->k;
+    pair differ = {0, 0};
+    _Static_assert(sizeof *a == 8 * sizeof differ, "length of a key");
+    for (int i = 0; i < 8; i += 4)
+        differ |= (x[i] ^ y[i]) | (x[i + 1] ^ y[i + 1]) | (x[i + 2] ^ y[i + 2]) | (x[i + 3] ^ y[i + 3]);
+    return (differ[0] | differ[1]) == 0;
 }
 
 static size_t slot_of(const struct tm_batch *b, uint64_t hash)
@@ -113,10 +114,15 @@ static int reserve_row(struct tm_batch *b)
     if (n >= UINT32_MAX)
         return -1;
     if (tm_grow((void **)&b->key, &b->key_cap, n, sizeof *b->key) ||
-        tm_grow((void **)&b->from_dataset, &b->from_cap, n, sizeof *b->from_dataset) ||
         tm_grow((void **)&b->feature, &b->feature_cap, n * TM_FEATURES_LD, sizeof *b->feature))
         return -1;
     return 0;
+}
+
+/* The low bit of a hash tells which kind of row it is of, so equal hashes have contents that can be compared. */
+static uint64_t mark(uint64_t hash, bool from_dataset)
+{
+    return (hash & ~UINT64_C(1)) | from_dataset;
 }
 
 /* The slot that holds this row, or the empty one where it belongs. */
@@ -126,7 +132,7 @@ static struct tm_row_slot *find(const struct tm_batch *b, uint64_t hash, bool fr
         struct tm_row_slot *s = &b->slot[at];
         if (s->generation != b->generation)
             return s;
-        if (s->hash != hash || b->from_dataset[s->row] != from_dataset)
+        if (s->hash != hash)
             continue;
         if (from_dataset ? memcmp(b->feature + (size_t)s->row * TM_FEATURES_LD, what, n) == 0
                          : same_key(&b->key[s->row], what))
@@ -134,7 +140,7 @@ static struct tm_row_slot *find(const struct tm_batch *b, uint64_t hash, bool fr
     }
 }
 
-/* The id of the row that `what` (a key, or TM_FEATURES_LD floats of a dataset) describes. */
+/* The id of the row that `what` (a key, or TM_FEATURES_LD floats of a dataset) describes; hash marked. */
 static int row_id(struct tm_batch *b, uint64_t hash, bool from_dataset, const void *what, uint32_t *id)
 {
     const size_t n = from_dataset ? TM_FEATURES_LD * sizeof(float) : sizeof(struct tclfeat_key);
@@ -156,7 +162,6 @@ static int row_id(struct tm_batch *b, uint64_t hash, bool from_dataset, const vo
         return -1;
     }
     const size_t row = b->n_rows++;
-    b->from_dataset[row] = from_dataset;
     float *feature = b->feature + row * TM_FEATURES_LD;
     if (from_dataset) {
         memcpy(feature, what, n);
@@ -169,28 +174,32 @@ static int row_id(struct tm_batch *b, uint64_t hash, bool from_dataset, const vo
 }
 
 /* The ids of b->keys[0..n). Neighbours in a batch often agree place by place, which is cheaper than a look-up; the
- * other look-ups miss the caches, so all of them are on their way before the first is needed. */
+ * other look-ups miss the caches twice, at the slot and at the key, so all of them are on their way before the first is
+ * needed. */
 static int key_ids(struct tm_batch *b, uint32_t n, uint32_t *id)
 {
     uint64_t hash[TCLFEAT_MAX_ROWS];
+    uint16_t open[TCLFEAT_MAX_ROWS]; /* places to look up */
+    uint32_t n_open = 0;
     const uint32_t *last = id - b->last_n;
     for (uint32_t i = 0; i < n; i++) {
-        const bool same = i < b->last_n && b->share && same_key(&b->keys[i], &b->last_keys[i]);
-        id[i] = same ? last[i] : UINT32_MAX;
-        if (same)
+        if (i < b->last_n && b->share && same_key(&b->keys[i], &b->last_keys[i])) {
+            id[i] = last[i];
             continue;
-        hash[i] = hash_bytes(b->secret, &b->keys[i], sizeof b->keys[i]);
-        __builtin_prefetch(&b->slot[slot_of(b, hash[i])]);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const struct tm_row_slot *s = id[i] == UINT32_MAX ? &b->slot[slot_of(b, hash[i])] : NULL;
-        if (s && s->generation == b->generation) { /* a key is two cache lines */
-            __builtin_prefetch(&b->key[s->row]);
-            __builtin_prefetch(&b->key[s->row].k[TCLFEAT_KEY / 2]);
         }
+        hash[n_open] = mark(hash_bytes(b->secret, &b->keys[i], sizeof b->keys[i]), false);
+        __builtin_prefetch(&b->slot[slot_of(b, hash[n_open])]);
+        open[n_open++] = (uint16_t)i;
     }
-    for (uint32_t i = 0; i < n; i++)
-        if (id[i] == UINT32_MAX && row_id(b, hash[i], false, &b->keys[i], &id[i]))
+    for (uint32_t k = 0; k < n_open; k++) {
+        const struct tm_row_slot *s = &b->slot[slot_of(b, hash[k])];
+        if (s->hash != hash[k] || s->generation != b->generation)
+            continue;
+        __builtin_prefetch(&b->key[s->row]);
+        __builtin_prefetch((const char *)&b->key[s->row] + sizeof *b->key - 1);
+    }
+    for (uint32_t k = 0; k < n_open; k++)
+        if (row_id(b, hash[k], false, &b->keys[open[k]], &id[open[k]]))
             return -1;
     return 0;
 }
@@ -269,7 +278,7 @@ int tm_batch_add_dataset(struct tm_batch *b, const struct tm_dataset *d, uint32_
     for (size_t i = 0; i < n; i++) {
         float feature[TM_FEATURES_LD] = {0};
         memcpy(feature, d->rows + (size_t)from[i] * (size_t)d->cols, (size_t)d->cols * sizeof *feature);
-        if (row_id(b, hash_bytes(b->secret, feature, sizeof feature), true, feature, &b->id[b->n_ids + i]))
+        if (row_id(b, mark(hash_bytes(b->secret, feature, sizeof feature), true), true, feature, &b->id[b->n_ids + i]))
             return -TP_E_NO_MEMORY;
     }
     if (s)

@@ -205,6 +205,15 @@ static void group(const uint32_t *task, size_t n, uint32_t n_tasks, size_t *star
     start[0] = 0;
 }
 
+/* Share of the ascending errors that are at most ln factor. NaN when empty. */
+static double within(const double *error, size_t n, double factor)
+{
+    size_t k = 0;
+    while (k < n && error[k] <= log(factor))
+        k++;
+    return n ? (double)k / (double)n : NAN;
+}
+
 int tm_metrics_compute(const uint32_t *task, const double *cost, const double *score, const double *latency, size_t n,
                        uint32_t n_tasks, uint32_t min_programs, struct tm_metrics *out)
 {
@@ -271,7 +280,10 @@ int tm_metrics_compute(const uint32_t *task, const double *cost, const double *s
     m.random_top5_mean = mean_get(&random5);
     m.spearman = mean_get(&rho);
     m.latency_mape = mean_get(&mape);
-    m.latency_median_ln_error = median(error, n_error);
+    m.latency_median_ln_error = median(error, n_error); /* sorts them */
+    m.latency_within_1_25 = within(error, n_error, 1.25);
+    m.latency_within_1_5 = within(error, n_error, 1.5);
+    m.latency_within_2 = within(error, n_error, 2.0);
     *out = m;
     rc = 0;
 out:

@@ -22,6 +22,8 @@ struct tm_metrics {
     double latency_mape, latency_median_ln_error; /* over valid programs of all tasks counted: mean of |lat - cost| /
                                            cost, median of |ln(lat / cost)|; NaN when latency == NULL; a latency that is
                                            not positive and finite is an infinite error */
+    double latency_within_1_25, latency_within_1_5,
+        latency_within_2; /* share of the same programs with latency and cost within that factor of each other */
 };
 
 /* task[i] in 0..n_tasks-1 (in any order), cost[i] seconds (INFINITY = failure: counted in order, never the best),

@@ -121,7 +121,7 @@ struct tm_model *tm_model_new(enum tclfeat_set s, const struct tm_hyper *h, uint
         free(m);
         return NULL;
     }
-    m->calib_a = 1.0;
+    m->calib_a = m->known_slope = 1.0;
 
     struct tm_rng rng;
     tm_rng_seed(&rng, seed);

@@ -59,7 +59,11 @@ struct tm_model {
     float *w;                /* owned, 64-byte aligned */
     double calib_a, calib_b; /* score = sigmoid(calib_a * s + calib_b), calib_a > 0 */
     double latency_shift;    /* added to the head's ln latency */
-    double latency_std;      /* std of ln latency residuals on validation data; 0 unknown */
+    /* std of ln latency at score 1/2, 0 unknown, and minus its logarithm's slope in the score: tasks without an offset,
+     * tasks with one (model/latency.h) */
+    double latency_std, latency_tilt;
+    double known_std, known_tilt;
+    double known_slope; /* of ln latency within a task that has an offset */
 };
 
 /* Freshly initialised (docs/model.md "Init"), deterministic by seed. NULL when out of memory. */

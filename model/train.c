@@ -7,6 +7,7 @@
 #include "model/train.h"
 
 #include "model/calibrate.h"
+#include "model/latency.h"
 #include "model/mem.h"
 #include "model/metrics.h"
 #include "model/shards.h"
@@ -216,11 +217,33 @@ static int validate(struct trainer *t, struct tp_err *e)
     return report(t, e);
 }
 
+/* Calibrate m, which has these weights already, on the programs p. Their outputs are overwritten. */
+static int calibrate(const struct trainer *t, struct predictions *p, const uint32_t *train, size_t n_train,
+                     struct tm_model *m)
+{
+    bool *seen = tm_alloc(t->ds->n_tasks, sizeof *seen);
+    int rc = seen ? tm_calibrate(p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, &m->calib_a,
+                                 &m->calib_b, &m->latency_shift)
+                  : -TP_E_NO_MEMORY;
+    if (rc)
+        goto out;
+    for (size_t i = 0; i < n_train; i++)
+        seen[t->ds->task[train[i]]] = true;
+    for (size_t i = 0; i < p->n; i++) {
+        p->score[i] = 1 / (1 + exp(-(m->calib_a * p->score[i] + m->calib_b)));
+        p->ln_latency[i] += m->latency_shift;
+    }
+    rc = tm_latency_fit(m, p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, seen);
+out:
+    free(seen);
+    return rc;
+}
+
 /* Fit the calibration on the weights that are kept, and hand both over. */
 static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, size_t n_train, struct tp_err *e)
 {
     struct predictions own = {0}, *p = &t->valid;
-    double a, b, shift, std;
+    struct tm_model fit = *m;
     int rc = 0;
     if (t->valid.n)
         memcpy(t->w, t->best_w, t->p.n * sizeof *t->w);
@@ -229,16 +252,12 @@ static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, 
         p = &own;
         rc = predictions_init(&own, t->ds, train, n_train);
     }
-    if (rc || (rc = predict(t, p)) ||
-        (rc = tm_calibrate(p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, &a, &b, &shift, &std))) {
+    if (rc || (rc = predict(t, p)) || (rc = calibrate(t, p, train, n_train, &fit))) {
         rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory in the calibration");
         goto out;
     }
+    *m = fit;
     memcpy(m->w, t->w, m->n * sizeof *m->w);
-    m->calib_a = a;
-    m->calib_b = b;
-    m->latency_shift = shift;
-    m->latency_std = std;
 out:
     predictions_free(&own);
     return rc;

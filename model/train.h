@@ -42,10 +42,10 @@ typedef int (*tm_progress_fn)(void *arg, const struct tm_progress *p);
 
 /* Train m in place on programs train[0..n_train) (indices into ds), validating on valid[0..n_valid) after each epoch.
  * With a validation set the epoch with the best pairwise accuracy is kept and the calibration (calib_a, calib_b,
- * latency_shift, latency_std) is fit on it; else the last, fit on the training programs. The head's latency bias starts
- * at the mean ln cost. Labels: y = best cost of the task among `train` / cost; failures y = 0. Tasks with a single
- * program are left out. Works on a private copy: after an error m is as before. Errors: NOT_ENOUGH_DATA (no task with
- * two programs, one of them valid), CANCELLED, NO_MEMORY, FEATURES_MISMATCH, UNUSABLE (options, shape). */
+ * latency_shift, tm_latency_fit()) is fit on it; else the last, fit on the training programs. The head's latency bias
+ * starts at the mean ln cost. Labels: y = best cost of the task among `train` / cost; failures y = 0. Tasks with a
+ * single program are left out. Works on a private copy: after an error m is as before. Errors: NOT_ENOUGH_DATA (no task
+ * with two programs, one of them valid), CANCELLED, NO_MEMORY, FEATURES_MISMATCH, UNUSABLE (options, shape). */
 int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
              const uint32_t *valid, size_t n_valid, const struct tm_train_opts *o, tm_progress_fn progress, void *arg,
              struct tp_err *e);

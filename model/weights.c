@@ -34,6 +34,13 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
     X("latency_shift", latency_shift)                                                                                  \
     X("latency_std", latency_std)
 
+/* Absent in files of older writers: what tm_model_new() sets stays. */
+#define LATENCY_FIELDS(X)                                                                                              \
+    X("latency_tilt", latency_tilt)                                                                                    \
+    X("known_slope", known_slope)                                                                                      \
+    X("known_std", known_std)                                                                                          \
+    X("known_tilt", known_tilt)
+
 #define COUNT_FIELDS(X)                                                                                                \
     X(model_id)                                                                                                        \
     X(records)                                                                                                         \
@@ -74,8 +81,9 @@ static bool calibration_ok(const struct tm_model *m)
     if (!isfinite(m->field))                                                                                           \
         return false;
     CALIBRATION_FIELDS(X)
+    LATENCY_FIELDS(X)
 #undef X
-    return m->calib_a > 0.0 && m->latency_std >= 0.0;
+    return m->calib_a > 0.0 && m->latency_std >= 0.0 && m->known_std >= 0.0 && m->known_slope > 0.0;
 }
 
 /* --- provenance ------------------------------------------------------------------------------------------------- */
@@ -164,6 +172,7 @@ static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struc
     tp_buf_json_num(&text, m->field, 17);                                                                              \
     sep = ',';
     CALIBRATION_FIELDS(X)
+    LATENCY_FIELDS(X)
 #undef X
     tp_buf_putc(&text, '}');
     put_text(b, "calibration", &text);
@@ -300,10 +309,18 @@ static int read_calibration(const json_t *meta, struct tm_model *m, struct tp_er
     }
     CALIBRATION_FIELDS(X)
 #undef X
+#define X(key, field)                                                                                                  \
+    if (ok && json_object_get(j, key)) {                                                                               \
+        ok = json_is_number(json_object_get(j, key));                                                                  \
+        m->field = json_number_value(json_object_get(j, key));                                                         \
+    }
+    LATENCY_FIELDS(X)
+#undef X
     json_decref(j);
     if (!ok || !calibration_ok(m))
         return tp_fail(e, TP_E_BAD_WEIGHTS,
-                       "metadata calibration must hold finite a > 0, b, latency_shift, latency_std >= 0");
+                       "metadata calibration must hold finite a > 0, b, latency_shift, latency_std >= 0, and may hold "
+                       "latency_tilt, known_slope > 0, known_std >= 0, known_tilt");
     return 0;
 }
 

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ST_SCHEMA_VERSION = 1, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
+enum { ST_SCHEMA_VERSION = 2, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
 /* Open or create DIR/tcld.db (directory made with mode 0700), migrate forward. NEWER_SCHEMA: refused, CONFIG: not a
@@ -126,6 +126,10 @@ typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[
                              double min_cost, int64_t n_measurements);
 int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
 
+/* The same for one task. UNKNOWN_TASK when the hardware has none of it. */
+int st_training_task(struct st_reader *r, int64_t hw, const char *task_id, st_program_fn fn, void *arg,
+                     struct tp_err *e);
+
 /* ---- models ---- */
 struct st_model {
     int64_t id;
@@ -140,6 +144,7 @@ struct st_model {
     char *parents;   /* owned JSON array text */
     char *metrics;   /* owned JSON object text: figures of challenger and champion, decision */
     int calibration;
+    char *evaluation; /* owned: result of its newest evaluation, NULL none; only read */
 };
 void st_model_clear(struct st_model *m);
 /* A fresh id, never given again even if no row follows: the weights file is written before the row. */
@@ -148,6 +153,24 @@ int st_model_reserve(struct st_store *s, int64_t *id, struct tp_err *e);
  * CONFLICT, unless m is the same model with a higher `calibration`, which then takes the row's place (`created` and
  * features_version stay). */
 int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e);
+/* A task's own move of ln latency under one model on one hardware (model/latency.h). */
+struct st_offset {
+    char task_id[TP_TASK_ID_LEN + 1];
+    double offset;
+    int64_t programs;     /* behind it; too few: the row only says that somebody looked */
+    int64_t measurements; /* valid ones of the task when it was taken */
+};
+/* st_model_insert with the offsets of an AC for its hardware, in the same transaction. */
+int st_model_insert_with(struct st_store *s, const struct st_model *m, bool activate, const struct st_offset *o,
+                         size_t n, struct tp_err *e);
+/* Set offsets (those of other tasks stay) and count the calibration of the model up by one, in one transaction.
+ * *calibration = the new count. UNKNOWN_MODEL, UNKNOWN_HARDWARE. */
+int st_offset_put(struct st_store *s, int64_t model, int64_t hw, const struct st_offset *o, size_t n, int *calibration,
+                  struct tp_err *e);
+/* All offsets of a model and the calibration that they belong to, as one consistent state. By hardware, then task.
+ * UNKNOWN_MODEL. */
+typedef int (*st_offset_fn)(void *arg, int64_t hw, const struct st_offset *o);
+int st_offset_list(struct st_reader *r, int64_t model, st_offset_fn fn, void *arg, int *calibration, struct tp_err *e);
 int st_model_get(struct st_reader *r, int64_t id, struct st_model *out, struct tp_err *e);
 typedef int (*st_model_fn)(void *arg, const struct st_model *m);
 /* Newest first, ids below `before` (0 = start). role/owner NULL = any. */
@@ -158,10 +181,24 @@ int st_model_list(struct st_reader *r, const char *role, const char *owner, int6
 int st_model_activate(struct st_store *s, const char *hardware, int64_t id, struct tp_err *e);
 int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e); /* 0 none; UNKNOWN_FAMILY */
 
+/* ---- evaluations: how good a model was on a hardware's measurements ---- */
+struct st_evaluation {
+    int64_t id, hardware, model, job; /* job 0: none */
+    int64_t created;                  /* unix milliseconds */
+    char *result;                     /* owned JSON object text */
+};
+void st_evaluation_clear(struct st_evaluation *v);
+/* Sets v->id. UNKNOWN_HARDWARE, UNKNOWN_MODEL when it is gone. */
+int st_evaluation_insert(struct st_store *s, struct st_evaluation *v, struct tp_err *e);
+typedef int (*st_evaluation_fn)(void *arg, const struct st_evaluation *v);
+/* Newest first, ids below `before` (0 = start). hw, model 0 = any. */
+int st_evaluation_list(struct st_reader *r, int64_t hw, int64_t model, int64_t before, int limit, st_evaluation_fn fn,
+                       void *arg, struct tp_err *e);
+
 /* ---- jobs ---- */
 struct st_job {
     int64_t id;
-    char kind[16]; /* "retrain" */
+    char kind[16]; /* "retrain", "evaluate" */
     char hardware[ST_ID_MAX + 1];
     char state[16];                     /* job states: daemon/jobstates.def */
     char *params, *result;              /* owned JSON texts */

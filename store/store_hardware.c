@@ -189,10 +189,16 @@ static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
     if (rc < 0 || (rc = run1(db, ST_SQL_W_PURGE_CANDIDATES, id, e)) < 0 ||
         (rc = run1(db, ST_SQL_W_PURGE_LEASES, id, e)) < 0)
         return rc;
-    struct st_q q = st_q_begin(db, ST_SQL_W_PURGE_EVALUATIONS);
-    st_q_int(&q, id);
-    st_q_text(&q, p->name);
-    if ((rc = st_q_run(&q, e)) < 0 || (rc = run1(db, ST_SQL_W_HW_DEACTIVATE, id, e)) < 0 ||
+    /* the hardware's own rows, and those of its models */
+    static const enum st_sql owned[] = {ST_SQL_W_PURGE_EVALUATIONS, ST_SQL_W_PURGE_OFFSETS};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
+        struct st_q q = st_q_begin(db, owned[i]);
+        st_q_int(&q, id);
+        st_q_text(&q, p->name);
+        if ((rc = st_q_run(&q, e)) < 0)
+            return rc;
+    }
+    if ((rc = run1(db, ST_SQL_W_HW_DEACTIVATE, id, e)) < 0 ||
         (rc = run_name(db, ST_SQL_W_PURGE_MODELS, p->name, e)) < 0 ||
         (rc = run_name(db, ST_SQL_W_PURGE_JOBS, p->name, e)) < 0)
         return rc;

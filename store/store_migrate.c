@@ -141,8 +141,21 @@ static const char schema_1[] =
     "CREATE INDEX evaluation_hardware ON evaluation (hardware);"
     "CREATE INDEX evaluation_model ON evaluation (model);";
 
+static const char schema_2[] =
+    /* only those of the model's present calibration */
+    "CREATE TABLE task_offset ("
+    " model INTEGER NOT NULL REFERENCES model (id),"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " task_id TEXT NOT NULL,"
+    " ln_offset REAL NOT NULL,"
+    " programs INTEGER NOT NULL,"
+    " measurements INTEGER NOT NULL,"
+    " PRIMARY KEY (model, hardware, task_id)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX task_offset_hardware ON task_offset (hardware);";
+
 const struct st_migration st_migrations[] = {
     {1, schema_1},
+    {2, schema_2},
 };
 const int st_migrations_n = sizeof st_migrations / sizeof *st_migrations;
 _Static_assert(sizeof st_migrations / sizeof *st_migrations == ST_SCHEMA_VERSION, "one step per schema version");

@@ -14,6 +14,7 @@ void st_model_clear(struct st_model *m)
         return;
     free(m->parents);
     free(m->metrics);
+    free(m->evaluation);
     *m = (struct st_model){0};
 }
 
@@ -84,10 +85,39 @@ static int set_active(struct st_db *db, bool ac, const char *owner, int64_t id, 
     return st_q_run(&q, e);
 }
 
+static int put_offsets(struct st_db *db, int64_t model, int64_t hw, const struct st_offset *o, size_t n,
+                       struct tp_err *e)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct st_q q = st_q_begin(db, ST_SQL_W_OFFSET_PUT);
+        st_q_int(&q, model);
+        st_q_int(&q, hw);
+        st_q_text(&q, o[i].task_id);
+        st_q_real(&q, o[i].offset);
+        st_q_int(&q, o[i].programs);
+        st_q_int(&q, o[i].measurements);
+        rc = st_q_run(&q, e);
+    }
+    return rc;
+}
+
 struct insert {
     const struct st_model *m;
     bool activate;
+    const struct st_offset *offset;
+    size_t n_offsets;
 };
+
+/* Offsets of a model that is there, for the hardware that owns it. */
+static int insert_offsets(struct st_db *db, const struct insert *a, struct tp_err *e)
+{
+    int64_t hw = 0;
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_ID);
+    st_q_text(&q, a->m->owner);
+    int rc = st_q_first(&q, &hw, e);
+    return rc < 0 ? rc : put_offsets(db, a->m->id, hw, a->offset, a->n_offsets, e);
+}
 
 static int insert(struct st_db *db, void *arg, struct tp_err *e)
 {
@@ -114,19 +144,64 @@ static int insert(struct st_db *db, void *arg, struct tp_err *e)
     st_q_text(&q, m->parents ? m->parents : "[]");
     st_q_text(&q, m->metrics ? m->metrics : "{}");
     st_q_int(&q, m->calibration);
-    if ((rc = st_q_run(&q, e)) < 0 || !a->activate)
+    if ((rc = st_q_run(&q, e)) < 0 || (a->n_offsets && (rc = insert_offsets(db, a, e)) < 0) || !a->activate)
         return rc;
     return set_active(db, strcmp(m->role, "ac") == 0, m->owner, m->id, e);
 }
 
 int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e)
 {
-    struct insert a = {.m = m, .activate = activate};
-    if (strcmp(m->role, "ac") && strcmp(m->role, "kb"))
-        return tp_fail(e, TP_E_BAD_PARAMETER, "a model's role is ac or kb");
+    return st_model_insert_with(s, m, activate, NULL, 0, e);
+}
+
+int st_model_insert_with(struct st_store *s, const struct st_model *m, bool activate, const struct st_offset *o,
+                         size_t n, struct tp_err *e)
+{
+    struct insert a = {.m = m, .activate = activate, .offset = o, .n_offsets = n};
+    if (strcmp(m->role, "ac") && (strcmp(m->role, "kb") || n))
+        return tp_fail(e, TP_E_BAD_PARAMETER, "a model's role is ac or kb; only an ac comes with offsets");
     if (m->id <= 0)
         return tp_fail(e, TP_E_BAD_PARAMETER, "a model needs an id");
     return st_write(s, insert, &a, e);
+}
+
+struct recalibration {
+    int64_t model, hw;
+    const struct st_offset *offset;
+    size_t n;
+    int calibration;
+};
+
+static int recalibrate(struct st_db *db, void *arg, struct tp_err *e)
+{
+    struct recalibration *a = arg;
+    int64_t one;
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_EXISTS);
+    st_q_int(&q, a->hw);
+    int rc = st_q_first(&q, &one, e);
+    if (rc <= 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "the hardware is gone");
+    q = st_q_begin(db, ST_SQL_W_MODEL_RECALIBRATE);
+    st_q_int(&q, a->model);
+    rc = st_q_step(&q, e);
+    if (rc > 0) {
+        a->calibration = (int)st_col_int(&q, 0);
+        rc = st_q_step(&q, e); /* RETURNING shows its row before the update is over */
+    } else if (rc == 0) {
+        rc = unknown(e, a->model);
+    }
+    st_q_end(&q);
+    return rc < 0 ? rc : put_offsets(db, a->model, a->hw, a->offset, a->n, e);
+}
+
+int st_offset_put(struct st_store *s, int64_t model, int64_t hw, const struct st_offset *o, size_t n, int *calibration,
+                  struct tp_err *e)
+{
+    struct recalibration a = {model, hw, o, n, 0};
+    int rc = st_write(s, recalibrate, &a, e);
+    if (rc == 0)
+        *calibration = a.calibration;
+    return rc;
 }
 
 struct activate {
@@ -188,6 +263,7 @@ static int read_row(struct st_q *q, struct st_model *m, struct tp_err *e)
     m->parents = st_col_dup(q, 10, &oom);
     m->metrics = st_col_dup(q, 11, &oom);
     m->calibration = (int)st_col_int(q, 12);
+    m->evaluation = st_col_dup(q, 13, &oom);
     if (!oom)
         return 0;
     st_model_clear(m);
@@ -237,4 +313,22 @@ int st_model_list(struct st_reader *r, const char *role, const char *owner, int6
     }
     st_q_end(&q);
     return rc < 0 ? rc : 0;
+}
+
+int st_offset_list(struct st_reader *r, int64_t model, st_offset_fn fn, void *arg, int *calibration, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(&r->db, ST_SQL_R_OFFSETS);
+    st_q_int(&q, model);
+    int rc, rows = 0;
+    while ((rc = st_q_step(&q, e)) > 0) {
+        struct st_offset o = {
+            .offset = st_col_real(&q, 3), .programs = st_col_int(&q, 4), .measurements = st_col_int(&q, 5)};
+        if (rows++ == 0)
+            *calibration = (int)st_col_int(&q, 0);
+        st_col_copy(&q, 2, o.task_id, sizeof o.task_id);
+        if (st_col_int(&q, 1) && (rc = fn(arg, st_col_int(&q, 1), &o))) /* hardware 0: a model without offsets */
+            break;
+    }
+    st_q_end(&q);
+    return rc < 0 ? rc : rows ? 0 : unknown(e, model);
 }

@@ -224,6 +224,16 @@ static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const
     return rc;
 }
 
+int st_training_task(struct st_reader *r, int64_t hw, const char *task_id, st_program_fn fn, void *arg,
+                     struct tp_err *e)
+{
+    int64_t task = 0;
+    int rc = task_of_hardware(r, hw, task_id, &task, e);
+    if (rc == 0)
+        rc = programs_of_task(r, hw, task, task_id, fn, arg, e);
+    return rc < 0 ? rc : 0;
+}
+
 int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e)
 {
     char task_id[TP_TASK_ID_LEN + 1] = "";

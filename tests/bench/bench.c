@@ -104,6 +104,8 @@ static size_t n_results;
 void bench_result(const char *name, double value, const char *unit, const char *peer, double peer_value,
                   const char *goal)
 {
+    if (isnan(value)) /* of a peer that is not there */
+        return;
     if (n_results == MAX_RESULTS)
         bench_die("too many results");
     struct result *r = &results[n_results++];

@@ -29,6 +29,7 @@ void *bench_alloc(size_t n, size_t size); /* zeroed, or exit */
 /* ---- results ---- */
 /* One line of the table and of build/bench/NAME.json: {name, value, unit, peer, peer_value, ratio}; ratio = value /
  * peer_value. Names are copied. peer NULL: none, peer_value NaN: it could not be measured (both null in the file).
+ * A value NaN is left out.
  * goal: "" or text such as ">= 20" that the ratio (or the value, when there is no peer) is held against. */
 void bench_result(const char *name, double value, const char *unit, const char *peer, double peer_value,
                   const char *goal);

@@ -13,6 +13,8 @@
 #include "clients/client.h"
 #include "model/infer.h"
 #include "model/weights.h"
+#include "proto/body.h"
+#include "proto/problem.h"
 #include "tests/bench/bench.h"
 
 #include <arpa/inet.h>
@@ -330,6 +332,55 @@ static void run(struct bench *b)
                     measure(b, s, k, s == FASTAPI ? per_round_peer[k] : per_round[k]);
 }
 
+/* ---- where the time goes ---- */
+
+static double cpu_each(const struct bench *b, int s, size_t k)
+{
+    return b->n_times[s][k] ? b->cpu[s][k] / (double)b->n_times[s][k] : NAN;
+}
+
+/* CPU microseconds of the parts of a request, run by themselves on this thread: parsing, encoding and model, printing
+ * the reply. What tcld as a whole takes beyond these and the floor is hand-overs between threads, the log, the heap. */
+static void breakdown(struct bench *b)
+{
+    enum { TIMES = 15 };
+    printf("\nCPU time, us: %9s %9s %9s %9s | %9s\n", "parse", "model", "reply", "floor", "tcld");
+    for (size_t k = 0; k < SIZES; k++) {
+        double t[3][TIMES];
+        const char *body = strstr(b->request[NDJSON][k].p, "\r\n\r\n") + 4;
+        const size_t n = b->request[NDJSON][k].n - (size_t)(body - b->request[NDJSON][k].p);
+        const struct tp_predict_reply reply = {.role = "ac",
+                                               .hardware = "bench",
+                                               .features_version = "tclf-1",
+                                               .n = sizes[k],
+                                               .scores = b->score,
+                                               .latency_seconds = b->latency};
+        struct tp_record r;
+        struct tp_err e;
+        tp_record_init(&r);
+        for (int i = 0; i < TIMES; i++) {
+            struct tp_buf out = {0};
+            double at[4] = {bench_thread_cpu()};
+            struct tp_body *open = tp_body_open(TP_FORM_NDJSON, body, n, &e);
+            while (open && tp_body_next(open, &r, &e) == 1)
+                ;
+            tp_body_close(open);
+            at[1] = bench_thread_cpu();
+            predict(b, sizes[k]);
+            at[2] = bench_thread_cpu();
+            tp_predict_reply_json(&out, &reply);
+            at[3] = bench_thread_cpu();
+            tp_buf_free(&out);
+            for (int part = 0; part < 3; part++)
+                t[part][i] = at[part + 1] - at[part];
+        }
+        tp_record_free(&r);
+        printf("%5zu records: %9.1f %9.1f %9.1f %9.1f | %9.1f\n", sizes[k], 1e6 * bench_quantile(t[0], TIMES, 0.5),
+               1e6 * bench_quantile(t[1], TIMES, 0.5), 1e6 * bench_quantile(t[2], TIMES, 0.5),
+               1e6 * cpu_each(b, FLOOR, k), 1e6 * cpu_each(b, NDJSON, k));
+    }
+}
+
 struct flood {
     const struct bench *b;
     int port;
@@ -380,11 +431,6 @@ static void lone(struct bench *b, int port)
 static double quantile(struct bench *b, int s, size_t k, double q)
 {
     return b->n_times[s][k] ? bench_quantile(b->seconds[s][k], b->n_times[s][k], q) : NAN;
-}
-
-static double cpu_each(const struct bench *b, int s, size_t k)
-{
-    return b->n_times[s][k] ? b->cpu[s][k] / (double)b->n_times[s][k] : NAN;
 }
 
 static void results(struct bench *b)
@@ -466,6 +512,7 @@ int main(int argc, char **argv)
     run(&b);
     results(&b);
     bench_peer_end(fastapi);
+    breakdown(&b);
     lone(&b, tc_daemon_port(d));
     bench_report("http");
 

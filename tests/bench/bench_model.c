@@ -23,7 +23,7 @@
 enum {
     MAX_FILES = 8,
     MAX_ROUNDS = 100,
-    PER_ROUND = 3, /* measurements of an engine a round; they are short */
+    PER_ROUND = 5, /* measurements of an engine a round; they are short */
     NO_SHARING_BATCH = 32,
     PEERS = 4,
     ENGINE = 0,
@@ -354,7 +354,7 @@ static void roofline(struct bench *b)
 
 int main(int argc, char **argv)
 {
-    static struct bench b = {.rounds = 5};
+    static struct bench b = {.rounds = 3};
     int at = 1;
     if (argc > 2 && strcmp(argv[1], "-r") == 0) {
         b.rounds = (size_t)strtoul(argv[2], NULL, 10);

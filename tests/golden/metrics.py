@@ -80,7 +80,8 @@ def metrics(task, cost, score, lat, n_tasks, min_programs):
     tot = lambda k: sum(p[k] for p in per)
     return [len(per), skipped, programs, mean("top1"), mean("top5"), tot("T") / tot("best1"), tot("T") / tot("best5"), mean("pairwise"),
             mean("pairwise_10pct"), mean("random1"), mean("random5"), mean("spearman"), float(np.mean(sum((p["mape"] for p in per), []))),
-            float(np.median(sum((p["ln"] for p in per), [])))]
+            float(np.median(sum((p["ln"] for p in per), [])))] + [float(np.mean(np.array(sum((p["ln"] for p in per), [])) <= np.log(f)))
+                                                                  for f in (1.25, 1.5, 2)]
 
 
 def calibrate(task, cost, s, l, n_tasks):
@@ -98,7 +99,7 @@ def calibrate(task, cost, s, l, n_tasks):
     m = ok & np.isfinite(cost)
     r = np.log(cost[m]) - l[m]
     shift = np.median(r)
-    return [a, b, float(shift), float(1.4826 * np.median(np.abs(r - shift)))]
+    return [a, b, float(shift)]
 
 
 def c_num(v):
@@ -123,5 +124,5 @@ array("double", "golden_latency", lat, c_num)
 print("/* in the order of struct tm_metrics: tasks, tasks_skipped, programs, ... */")
 array("double", "golden_all", metrics(task, cost, score, lat, 6, 1), c_num)
 array("double", "golden_min6", metrics(task, cost, score, lat, 6, 6), c_num)
-print("/* a, b, shift, std; the scores shrunk so that the fit is not the identity */")
+print("/* a, b, shift; the scores shrunk so that the fit is not the identity */")
 array("double", "golden_calibration", calibrate(task, cost, 0.3 * score - 4, np.log(lat), 6), c_num)

@@ -159,6 +159,59 @@ START_TEST(updates_of_many_threads_are_all_counted)
 }
 END_TEST
 
+static bool give(void *arg, const char *hardware, double *v)
+{
+    ck_assert_ptr_nonnull(hardware);
+    v[TD_HW_TOP1] = *(const double *)arg;
+    v[TD_HW_PAIRWISE] = 2 * *(const double *)arg;
+    return v[TD_HW_TOP1] != 0;
+}
+
+START_TEST(gauges_of_a_hardware_are_shown_under_its_name_and_go)
+{
+    double a = 0.25, b = 0.5, none = 0, nan = NAN;
+    const char *const *name = (const char *const[]){"tcld_model_top1", "tcld_model_pairwise_accuracy", NULL};
+
+    for (; *name != NULL; name++) {
+        char line[128];
+
+        snprintf(line, sizeof line, "# HELP %s ", *name);
+        ck_assert_int_eq(count_of(scrape(), line), 1);
+        snprintf(line, sizeof line, "%s{", *name);
+        ck_assert_int_eq(count_of(scrape(), line), 0);
+    }
+    td_hw_gauges(m, "b", give, &b);
+    td_hw_gauges(m, "a", give, &a);
+    has_line("tcld_model_top1{hardware=\"a\"} 0.25\ntcld_model_top1{hardware=\"b\"} 0.5");
+    has_line("tcld_model_pairwise_accuracy{hardware=\"a\"} 0.5");
+    td_hw_gauges(m, "a", give, &b);
+    has_line("tcld_model_top1{hardware=\"a\"} 0.5");
+    td_hw_gauges(m, "a", give, &none);
+    td_hw_gauges(m, "never", give, &none);
+    ck_assert_int_eq(count_of(scrape(), "hardware=\"a\""), 0);
+    td_hw_gauges(m, "a", give, &nan);
+    ck_assert_int_eq(count_of(scrape(), "hardware=\"a\""), 0);
+    td_hw_gauges(m, "b", NULL, NULL);
+    ck_assert_int_eq(count_of(scrape(), "hardware="), 0);
+}
+END_TEST
+
+START_TEST(the_label_set_is_bounded)
+{
+    double v = 0.5;
+    char name[32];
+
+    for (int i = 0; i < TD_HW_GAUGES_MAX + 50; i++) {
+        snprintf(name, sizeof name, "hw-%d", i);
+        td_hw_gauges(m, name, give, &v);
+    }
+    ck_assert_int_eq(count_of(scrape(), "tcld_model_top1{"), TD_HW_GAUGES_MAX);
+    td_hw_gauges(m, "hw-0", NULL, NULL);
+    td_hw_gauges(m, "late", give, &v);
+    has_line("tcld_model_top1{hardware=\"late\"} 0.5");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon_metrics");
@@ -171,6 +224,8 @@ int main(void)
     tcase_add_test(c, an_impossible_duration_counts_as_none);
     tcase_add_test(c, resident_memory_is_measured_at_the_scrape);
     tcase_add_test(c, updates_of_many_threads_are_all_counted);
+    tcase_add_test(c, gauges_of_a_hardware_are_shown_under_its_name_and_go);
+    tcase_add_test(c, the_label_set_is_bounded);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

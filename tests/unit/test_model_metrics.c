@@ -33,6 +33,9 @@ static void equals_golden(const struct tm_metrics *m, const double *want)
     close_to(m->spearman, want[11]);
     close_to(m->latency_mape, want[12]);
     close_to(m->latency_median_ln_error, want[13]);
+    close_to(m->latency_within_1_25, want[14]);
+    close_to(m->latency_within_1_5, want[15]);
+    close_to(m->latency_within_2, want[16]);
 }
 
 START_TEST(agrees_with_brute_force)
@@ -60,6 +63,7 @@ START_TEST(without_latency_its_figures_are_nan_and_the_rest_stays)
                      0);
     ck_assert_double_nan(m.latency_mape);
     ck_assert_double_nan(m.latency_median_ln_error);
+    ck_assert_double_nan(m.latency_within_1_5);
     close_to(m.pairwise, golden_all[7]);
 }
 END_TEST
@@ -146,6 +150,7 @@ START_TEST(a_latency_that_is_no_number_is_an_infinite_error)
     ck_assert_int_eq(tm_metrics_task(cost, score, latency, 3, &m), 0);
     ck_assert_double_infinite(m.latency_mape);
     close_to(m.latency_median_ln_error, 0.0);
+    close_to(m.latency_within_2, 2.0 / 3.0);
 }
 END_TEST
 

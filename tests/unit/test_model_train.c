@@ -154,7 +154,7 @@ static void learns(enum tm_rank_loss rank, double reach)
     ck_assert_double_eq(w.last.fraction, 1);
     ck_assert_double_gt(t.m->calib_a, 0);
     ck_assert_double_lt(fabs(t.m->latency_shift), 1);
-    ck_assert(t.m->latency_std > 0 && t.m->latency_std < 2);
+    ck_assert(t.m->latency_std > 0 && t.m->latency_std < (SLOW ? 20 : 2));
     toy_free(&t);
 }
 
@@ -246,7 +246,8 @@ START_TEST(the_last_epoch_stays_without_a_validation_set)
     toy_init(&t, 1);
     ck_assert_int_eq(tm_train(t.m, &t.ds, t.train, t.n_train, NULL, 0, &o, watch, &w, &e), 0);
     ck_assert(isnan(w.last.valid_pairwise) && isnan(w.last.valid_top1));
-    ck_assert_double_gt(t.m->latency_std, 0);
+    ck_assert_double_eq(t.m->latency_std, 0); /* tasks that were trained on do not tell about new ones */
+    ck_assert_double_gt(t.m->known_std, 0);
     toy_free(&t);
 }
 END_TEST

@@ -46,6 +46,10 @@ static struct tm_model *make(const struct tm_hyper *h, enum tclfeat_set s)
     m->calib_b = -0.1;
     m->latency_shift = 1.0 / 3.0;
     m->latency_std = 0.11;
+    m->latency_tilt = 1.5;
+    m->known_slope = 0.85;
+    m->known_std = 0.07;
+    m->known_tilt = -0.5;
     return m;
 }
 
@@ -79,6 +83,8 @@ static void same_model(const struct tm_model *a, const struct tm_model *b)
     ck_assert_mem_eq(a->w, b->w, a->n * sizeof *a->w);
     ck_assert(a->calib_a == b->calib_a && a->calib_b == b->calib_b);
     ck_assert(a->latency_shift == b->latency_shift && a->latency_std == b->latency_std);
+    ck_assert(a->latency_tilt == b->latency_tilt && a->known_slope == b->known_slope);
+    ck_assert(a->known_std == b->known_std && a->known_tilt == b->known_tilt);
 }
 
 START_TEST(reading_gives_back_what_was_written)
@@ -300,6 +306,34 @@ START_TEST(values_that_are_not_finite_are_neither_written_nor_read)
 }
 END_TEST
 
+START_TEST(a_calibration_without_the_newer_numbers_is_read)
+{
+    struct tm_hyper h = small(TCLFEAT_TCLF_1);
+    struct tm_model *m = make(&h, TCLFEAT_TCLF_1), *back = NULL;
+    struct tp_buf b = written(m);
+    static const char *const newer[] = {"latency_tilt", "known_slope", "known_std", "known_tilt"};
+    char *text = header_text(&b);
+    for (int i = 0; i < 4; i++) {
+        char *at = strstr(text, newer[i]);
+        ck_assert_ptr_nonnull(at);
+        b.p[8 + (at - text)] = 'x'; /* a key that nobody knows */
+    }
+    ck_assert_int_eq(tm_weights_read(b.p, b.n, &back, NULL, NULL), 0);
+    ck_assert_double_eq(back->latency_std, 0.11);
+    ck_assert(back->known_slope == 1 && back->latency_tilt == 0 && back->known_std == 0 && back->known_tilt == 0);
+    tm_model_free(back);
+    free(text);
+    tp_buf_free(&b);
+    m->known_slope = 0;
+    ck_assert_int_eq(tm_weights_write(m, &provenance, &b, NULL), -TP_E_BAD_WEIGHTS);
+    m->known_slope = 1;
+    m->known_std = -1;
+    ck_assert_int_eq(tm_weights_write(m, &provenance, &b, NULL), -TP_E_BAD_WEIGHTS);
+    tp_buf_free(&b);
+    tm_model_free(m);
+}
+END_TEST
+
 START_TEST(a_provenance_out_of_form_is_not_written)
 {
     struct tm_hyper h = small(TCLFEAT_TCLF_1);
@@ -386,6 +420,7 @@ int main(void)
     tcase_add_test(c, survives_changed_bytes);
     tcase_add_test(c, refuses_lengths_that_promise_too_much);
     tcase_add_test(c, values_that_are_not_finite_are_neither_written_nor_read);
+    tcase_add_test(c, a_calibration_without_the_newer_numbers_is_read);
     tcase_add_test(c, a_provenance_out_of_form_is_not_written);
     tcase_add_test(c, hyper_parameters_have_limits);
     tcase_add_test(c, saving_publishes_atomically);

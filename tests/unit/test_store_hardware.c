@@ -200,7 +200,9 @@ static int fill(struct st_db *db, void *arg, struct tp_err *e)
         "SELECT m.hardware, m.program, m.variant, 'leased', 1, l.id, 1 FROM measurement m JOIN lease l ON "
         "l.hardware = m.hardware WHERE 1 ON CONFLICT DO NOTHING;"
         "INSERT INTO evaluation (hardware, model, job, created, result) SELECT h.id, m.id, 0, 1, '{}' FROM "
-        "hardware h, model m",
+        "hardware h, model m;"
+        "INSERT INTO task_offset (model, hardware, task_id, ln_offset, programs, measurements) "
+        "SELECT m.id, h.id, 't', 0.5, 9, 9 FROM hardware h, model m",
         e);
 }
 
@@ -245,6 +247,7 @@ START_TEST(a_purge_takes_everything_of_one_hardware_and_nothing_of_another)
     ck_assert_int_eq(sf_query("SELECT count(*) FROM lease"), 1);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM model"), 2);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM evaluation"), 2);
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM task_offset"), 2);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM job"), 1);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM pragma_foreign_key_check"), 0);
     ck_assert_int_eq(st_family_kb(reader, "cpu", &kb, &e), 0);

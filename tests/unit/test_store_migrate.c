@@ -88,6 +88,22 @@ START_TEST(a_newer_version_is_named)
 }
 END_TEST
 
+START_TEST(models_of_the_first_schema_get_room_for_offsets)
+{
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, st_migrations, 1, &e), 0);
+    ck_assert_int_eq(st_db_exec(&db,
+                                "INSERT INTO model VALUES (4, 'ac', 'x', 'tclf-1', 'published', 0, 9, 1, 1, '', '[]', "
+                                "'{}', 0)",
+                                &e),
+                     0);
+    ck_assert_int_eq(st_migrate(&db, st_migrations, st_migrations_n, &e), 0);
+    ck_assert_int_eq(ask("PRAGMA user_version"), ST_SCHEMA_VERSION);
+    ck_assert_int_eq(ask("SELECT records FROM model WHERE id = 4"), 9);
+    ck_assert_int_eq(ask("SELECT count(*) FROM task_offset"), 0);
+}
+END_TEST
+
 START_TEST(versions_count_up_from_one)
 {
     for (int i = 0; i < st_migrations_n; i++)
@@ -105,6 +121,7 @@ int main(void)
     tcase_add_test(t, up_to_date_means_no_write);
     tcase_add_test(t, a_step_that_fails_leaves_the_last_good_version);
     tcase_add_test(t, a_newer_version_is_named);
+    tcase_add_test(t, models_of_the_first_schema_get_room_for_offsets);
     tcase_add_test(t, versions_count_up_from_one);
     suite_add_tcase(s, t);
     return sf_main(s);

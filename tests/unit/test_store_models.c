@@ -236,6 +236,93 @@ START_TEST(lists_are_newest_first_in_pages_and_filtered)
 }
 END_TEST
 
+/* ---- offsets ---- */
+
+static const struct st_offset two[] = {{"aaaaaaaaaaaaaaaa", 0.25, 6, 7}, {"bbbbbbbbbbbbbbbb", -0.5, 3, 5}};
+
+/* "hardware task offset programs measurements" a line, and the calibration. */
+static int print_offset(void *arg, int64_t hw, const struct st_offset *o)
+{
+    tp_buf_printf(arg, "%lld %.4s %g %lld %lld\n", (long long)hw, o->task_id, o->offset, (long long)o->programs,
+                  (long long)o->measurements);
+    return 0;
+}
+
+static const char *offsets(int64_t id, struct tp_buf *b)
+{
+    struct tp_err e;
+    int calibration = -1;
+    b->n = 0;
+    ck_assert_msg(st_offset_list(reader, id, print_offset, b, &calibration, &e) == 0, "%s", e.detail);
+    tp_buf_printf(b, "calibration %d", calibration);
+    tp_buf_putc(b, '\0');
+    return b->p;
+}
+
+START_TEST(offsets_come_with_their_model)
+{
+    struct st_model m = model("ac", "y"), k = model("kb", "cpu");
+    struct tp_buf b = {0};
+    struct tp_err e;
+    int calibration;
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), 0);
+    ck_assert_str_eq(offsets(m.id, &b), "2 aaaa 0.25 6 7\n2 bbbb -0.5 3 5\ncalibration 1");
+    ck_assert_int_eq(st_model_insert_with(sf_store, &k, true, two, 2, &e), -TP_E_BAD_PARAMETER);
+    ck_assert_int_eq(insert(&k, true), 0);
+    ck_assert_str_eq(offsets(k.id, &b), "calibration 1");
+    ck_assert_int_eq(st_offset_list(reader, 99, print_offset, &b, &calibration, &e), -TP_E_UNKNOWN_MODEL);
+    tp_buf_free(&b);
+}
+END_TEST
+
+START_TEST(a_refused_model_leaves_no_offsets)
+{
+    struct st_model m = model("ac", "x");
+    struct tp_err e;
+    ck_assert_int_eq(insert(&m, false), 0);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), -TP_E_CONFLICT);
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM task_offset"), 0);
+}
+END_TEST
+
+START_TEST(new_offsets_count_the_calibration_up_and_leave_other_tasks_alone)
+{
+    static const struct st_offset more[] = {{"bbbbbbbbbbbbbbbb", 0.75, 10, 10}, {"cccccccccccccccc", 1, 5, 5}};
+    struct st_model m = model("ac", "x");
+    struct tp_buf b = {0};
+    struct tp_err e;
+    struct st_model got;
+    int calibration = 0;
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), 0);
+    ck_assert_int_eq(st_offset_put(sf_store, m.id, 1, more, 2, &calibration, &e), 0);
+    ck_assert_int_eq(calibration, 2);
+    ck_assert_str_eq(offsets(m.id, &b), "1 aaaa 0.25 6 7\n1 bbbb 0.75 10 10\n1 cccc 1 5 5\ncalibration 2");
+    ck_assert_int_eq(st_model_get(reader, m.id, &got, &e), 0);
+    ck_assert_int_eq(got.calibration, 2);
+    st_model_clear(&got);
+    tp_buf_free(&b);
+}
+END_TEST
+
+START_TEST(a_kb_has_offsets_for_each_hardware)
+{
+    struct st_model k = model("kb", "cpu");
+    struct tp_buf b = {0};
+    struct tp_err e;
+    int calibration = 0;
+    ck_assert_int_eq(insert(&k, true), 0);
+    ck_assert_int_eq(st_offset_put(sf_store, k.id, 2, two, 1, &calibration, &e), 0);
+    ck_assert_int_eq(st_offset_put(sf_store, k.id, 1, two, 1, &calibration, &e), 0);
+    ck_assert_str_eq(offsets(k.id, &b), "1 aaaa 0.25 6 7\n2 aaaa 0.25 6 7\ncalibration 3");
+    ck_assert_int_eq(st_hardware_delete(sf_store, "x", true, &e), 0);
+    ck_assert_str_eq(offsets(k.id, &b), "2 aaaa 0.25 6 7\ncalibration 3");
+    ck_assert_int_eq(st_offset_put(sf_store, k.id, 1, two, 1, &calibration, &e), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(st_offset_put(sf_store, 77, 2, two, 1, &calibration, &e), -TP_E_UNKNOWN_MODEL);
+    ck_assert_str_eq(offsets(k.id, &b), "2 aaaa 0.25 6 7\ncalibration 3");
+    tp_buf_free(&b);
+}
+END_TEST
+
 START_TEST(an_unknown_family_has_no_kb)
 {
     int64_t id = -1;
@@ -260,6 +347,10 @@ int main(void)
     tcase_add_test(t, only_a_newer_calibration_takes_the_place_of_a_row);
     tcase_add_test(t, an_id_from_elsewhere_moves_the_counter);
     tcase_add_test(t, lists_are_newest_first_in_pages_and_filtered);
+    tcase_add_test(t, offsets_come_with_their_model);
+    tcase_add_test(t, a_refused_model_leaves_no_offsets);
+    tcase_add_test(t, new_offsets_count_the_calibration_up_and_leave_other_tasks_alone);
+    tcase_add_test(t, a_kb_has_offsets_for_each_hardware);
     tcase_add_test(t, an_unknown_family_has_no_kb);
     suite_add_tcase(s, t);
     return sf_main(s);

@@ -134,8 +134,8 @@ START_TEST(a_newer_schema_is_refused)
 {
     static char bytes[65536];
     size_t n =
-        make("PRAGMA application_id = 1952672868; PRAGMA user_version = 2; CREATE TABLE meta (x)", bytes, sizeof bytes);
-    refuse(bytes, n, TP_E_NEWER_SCHEMA, "schema 2, this tcld knows up to 1");
+        make("PRAGMA application_id = 1952672868; PRAGMA user_version = 3; CREATE TABLE meta (x)", bytes, sizeof bytes);
+    refuse(bytes, n, TP_E_NEWER_SCHEMA, "schema 3, this tcld knows up to 2");
 }
 END_TEST
 
@@ -192,6 +192,7 @@ START_TEST(close_and_free_accept_null)
     st_hardware_clear(NULL);
     st_model_clear(NULL);
     st_job_clear(NULL);
+    st_evaluation_clear(NULL);
 }
 END_TEST
 

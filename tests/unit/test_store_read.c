@@ -225,6 +225,31 @@ START_TEST(a_training_set_is_the_same_whatever_the_order_of_arrival)
 }
 END_TEST
 
+START_TEST(one_task_of_a_training_set_is_its_part_of_the_whole)
+{
+    struct sf_line lines[30];
+    struct tp_buf all = {0}, parts = {0};
+    struct tp_err e;
+    char last[TP_TASK_ID_LEN + 1] = "";
+    for (int i = 0; i < 30; i++)
+        lines[i] = (struct sf_line){i % 3, i, 1e-3 + i * 1e-6, 100 + i};
+    sf_post("m1", lines, 30);
+    sf_post("m2", lines, 10);
+    training_set(&all);
+    for (const char *p = all.p; *p; p = strchr(p, '\n') + 1) {
+        if (memcmp(last, p, TP_TASK_ID_LEN) == 0)
+            continue;
+        memcpy(last, p, TP_TASK_ID_LEN);
+        ck_assert_int_eq(st_training_task(reader, m1, last, print_program, &parts, &e), 0);
+    }
+    tp_buf_putc(&parts, '\0');
+    ck_assert_str_eq(parts.p, all.p);
+    ck_assert_int_eq(st_training_task(reader, m1, "0123456789abcdef", print_program, &parts, &e), -TP_E_UNKNOWN_TASK);
+    tp_buf_free(&all);
+    tp_buf_free(&parts);
+}
+END_TEST
+
 START_TEST(measurements_of_one_program_merge_into_their_minimum)
 {
     struct sf_line lines[] = {{1, 1, 3e-3, 1}, {1, 1, 0, 2}, {1, 1, 2e-3, 3}};
@@ -325,6 +350,7 @@ int main(void)
     tcase_add_test(t, best_is_the_fastest_valid_record_of_each_task);
     tcase_add_test(t, tasks_are_listed_with_their_figures_by_id);
     tcase_add_test(t, a_training_set_is_the_same_whatever_the_order_of_arrival);
+    tcase_add_test(t, one_task_of_a_training_set_is_its_part_of_the_whole);
     tcase_add_test(t, measurements_of_one_program_merge_into_their_minimum);
     tcase_add_test(t, a_program_that_only_failed_costs_infinity);
     tcase_add_test(t, one_reader_serves_many_variants_of_a_task);

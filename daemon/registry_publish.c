@@ -1,0 +1,230 @@
+/* What changes which snapshot answers: publication, activation, new offsets.
+ *
+ * Invariant: memory changes only after the commit of the row that says the same, and nothing can fail in between. All
+ * of it runs under publish_mu. Any thread. */
+#include "daemon/registry_int.h"
+
+#include "daemon/snapshot.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Makes s (whose reference is taken over) the present one. The slot must be there. */
+static void swap_in(struct td_registry *g, struct td_slot *x, struct td_snapshot *s)
+{
+    struct td_snapshot *old;
+
+    pthread_mutex_lock(&g->mu);
+    old = x->previous;
+    x->previous = x->present;
+    x->present = s;
+    pthread_mutex_unlock(&g->mu);
+    td_registry_release(old);
+}
+
+/* ---- publication ---- */
+/* The file at path, read back, must predict what `made` predicts; *out is what was read. */
+static int prove(const char *path, const struct td_snapshot *made, const struct st_model *row, struct td_snapshot **out,
+                 struct tp_err *e)
+{
+    struct td_snapshot *read = NULL;
+    int rc;
+
+    rc = td_snapshot_load(path, row, &read, e);
+    if (rc == 0)
+        rc = td_snapshot_same(made, read, e);
+    if (rc != 0) {
+        td_registry_release(read);
+        return rc;
+    }
+    *out = read;
+    return 0;
+}
+
+static int file_sha256(const char *path, char hex[65], struct tp_err *e)
+{
+    struct tp_buf bytes = {0};
+    int rc = td_weights_bytes(path, &bytes, e);
+
+    if (rc == 0)
+        td_sha256(bytes.p, bytes.n, hex);
+    tp_buf_free(&bytes);
+    return rc;
+}
+
+int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                        int64_t hardware, bool activate, struct tp_err *e)
+{
+    return td_registry_publish_with(g, m, p, row, hardware, activate, NULL, 0, e);
+}
+
+int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
+                             int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e)
+{
+    struct td_snapshot *made = NULL, *read = NULL;
+    struct st_hardware there = {0};
+    struct td_slot *slot = NULL;
+    char path[TD_REGISTRY_PATH];
+    bool wrote = false;
+    int rc;
+
+    td_registry_path(g, row->id, path, sizeof path);
+    p->model_id = row->id;
+    memcpy(p->role, row->role, sizeof p->role);
+    memcpy(p->owner, row->owner, sizeof p->owner);
+    snprintf(row->features_version, sizeof row->features_version, "%s", tclfeat_version(m->features));
+    row->sha256[0] = '\0';
+    rc = td_snapshot_new(m, p, row, 0, &made, e);
+    if (rc != 0)
+        return rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    if (hardware != 0)
+        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
+    if (rc == 0 && hardware != there.id)
+        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
+                     row->owner);
+    st_hardware_clear(&there);
+    if (rc == 0) {
+        rc = tm_weights_save(path, made->model, p, e);
+        wrote = true;
+    }
+    if (rc == 0)
+        rc = file_sha256(path, row->sha256, e);
+    if (rc == 0)
+        rc = prove(path, made, row, &read, e);
+    if (rc == 0)
+        rc = td_offsets_with(NULL, hardware, o, n, &read->offsets, e);
+    if (rc == 0 && activate) {
+        pthread_mutex_lock(&g->mu);
+        slot = td_slot_locked(g, row->role, row->owner, true); /* before the commit, after which nothing may fail */
+        pthread_mutex_unlock(&g->mu);
+        rc = slot != NULL ? 0 : td_registry_no_memory(e);
+    }
+    if (rc == 0)
+        rc = st_model_insert_with(g->store, row, activate, o, n, e);
+    if (rc == 0 && activate) {
+        swap_in(g, slot, read);
+        read = NULL;
+    }
+    if (rc != 0 && wrote)
+        unlink(path);
+    pthread_mutex_unlock(&g->publish_mu);
+    td_registry_release(read);
+    td_registry_release(made);
+    return rc;
+}
+
+/* ---- recalibration ---- */
+
+/* Puts fresh, or nothing when it is NULL, in every place where a snapshot of that model is. Those that were there go to
+ * gone[], *n of them. */
+static void replace_locked(struct td_registry *g, int64_t id, const char *hardware, const char *family,
+                           struct td_snapshot *fresh, struct td_snapshot **gone, int *n)
+{
+    struct td_slot *slot[2] = {td_slot_locked(g, "ac", hardware, false), td_slot_locked(g, "kb", family, false)};
+    int kept = 0;
+
+    for (int i = 0; i < 2; i++) {
+        struct td_snapshot **place[2] = {slot[i] != NULL ? &slot[i]->present : NULL,
+                                         slot[i] != NULL ? &slot[i]->previous : NULL};
+
+        for (int k = 0; k < 2; k++) {
+            if (fresh == NULL || place[k] == NULL || *place[k] == NULL || (*place[k])->id != id)
+                continue;
+            gone[(*n)++] = *place[k];
+            *place[k] = td_snapshot_ref(fresh);
+        }
+    }
+    for (int i = 0; i < g->n_extra; i++) {
+        struct td_snapshot *s = g->extra[i];
+
+        if (s->id == id) {
+            gone[(*n)++] = s;
+            s = fresh != NULL ? td_snapshot_ref(fresh) : NULL;
+        }
+        if (s != NULL)
+            g->extra[kept++] = s;
+    }
+    g->n_extra = kept;
+}
+
+int td_registry_recalibrate(struct td_registry *g, const char *hardware, const char *family, int64_t hw, int64_t model,
+                            const struct st_offset *o, size_t n, int *calibration, struct tp_err *e)
+{
+    struct td_snapshot *old = NULL, *fresh = NULL, *gone[TD_REGISTRY_EXTRA + 4] = {NULL};
+    int n_gone = 0, rc = 0;
+
+    pthread_mutex_lock(&g->publish_mu);
+    pthread_mutex_lock(&g->mu);
+    old = td_registry_by_id_locked(g, hardware, family, model);
+    pthread_mutex_unlock(&g->mu);
+    if (old != NULL) /* before the commit, after which nothing may fail */
+        rc = td_snapshot_with_offsets(old, hw, o, n, &fresh, e);
+    if (rc == 0)
+        rc = st_offset_put(g->store, model, hw, o, n, calibration, e);
+    if (rc == 0) {
+        if (fresh != NULL)
+            fresh->calibration = *calibration;
+        pthread_mutex_lock(&g->mu);
+        g->recalibrations++;
+        replace_locked(g, model, hardware, family, fresh, gone, &n_gone);
+        pthread_mutex_unlock(&g->mu);
+    }
+    pthread_mutex_unlock(&g->publish_mu);
+    while (n_gone > 0)
+        td_registry_release(gone[--n_gone]);
+    td_registry_release(fresh);
+    td_registry_release(old);
+    return rc;
+}
+
+/* ---- activation ---- */
+
+int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e)
+{
+    struct st_model row = {0};
+    struct st_hardware hw = {0};
+    struct td_snapshot *s = NULL;
+    struct td_slot *slot = NULL;
+    bool same;
+    int rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    rc = st_hardware_get(g->write_reader, hardware, &hw, e);
+    if (rc == 0)
+        rc = st_model_get(g->write_reader, id, &row, e);
+    if (rc == 0 && (strcmp(row.role, "ac") != 0 || strcmp(row.owner, hardware) != 0))
+        rc = tp_fail(e, TP_E_CONFLICT,
+                     "model %" PRId64 " belongs to %s \"%s\"; only models of hardware \"%s\" can be its active one", id,
+                     strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, hardware);
+    if (rc != 0)
+        goto out;
+    pthread_mutex_lock(&g->mu);
+    slot = td_slot_locked(g, "ac", hardware, true);
+    s = td_registry_by_id_locked(g, hardware, hw.family, id);
+    same = slot != NULL && s != NULL && slot->present == s && hw.active_model == id;
+    pthread_mutex_unlock(&g->mu);
+    if (slot == NULL) {
+        rc = td_registry_no_memory(e);
+        goto out;
+    }
+    if (s == NULL)
+        rc = td_registry_load(g, g->write_reader, &row, &s, e);
+    if (rc == 0 && !same)
+        rc = st_model_activate(g->store, hardware, id, e);
+    if (rc == 0 && !same) {
+        swap_in(g, slot, s);
+        s = NULL;
+    }
+    if (rc == 0 && changed != NULL)
+        *changed = !same;
+out:
+    pthread_mutex_unlock(&g->publish_mu);
+    td_registry_release(s);
+    st_model_clear(&row);
+    st_hardware_clear(&hw);
+    return rc;
+}

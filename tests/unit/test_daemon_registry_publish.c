@@ -1,0 +1,192 @@
+/* Offsets of models in memory: they come with a model, are replaced, and never change under who holds a snapshot. */
+#include "daemon/registry.h"
+
+#include "daemon/snapshot.h"
+#include "tests/unit/store_fixture.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct td_registry *registry;
+static char models[96];
+
+static void open_registry(void)
+{
+    struct tp_err e = {0};
+
+    ck_assert_msg(td_registry_new(models, sf_store, NULL, NULL, &registry, &e) == 0, "%s", e.detail);
+}
+
+static void setup(void)
+{
+    sf_begin();
+    sf_path(models, "models");
+    sf_hardware("a", "cpu", "cpu");
+    open_registry();
+}
+
+static void reopen(void)
+{
+    td_registry_free(registry);
+    sf_reopen();
+    open_registry();
+}
+
+static void teardown(void)
+{
+    DIR *d = opendir(models);
+    struct dirent *x;
+
+    td_registry_free(registry);
+    while (d != NULL && (x = readdir(d)) != NULL)
+        unlinkat(dirfd(d), x->d_name, 0);
+    if (d != NULL)
+        closedir(d);
+    rmdir(models);
+    sf_end();
+}
+
+static const struct st_offset some[] = {{"00000000000000aa", 0.25, 6, 6}, {"00000000000000bb", -0.5, 9, 9}};
+
+static int64_t publish_with(const char *owner, bool activate)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 3);
+    struct tm_provenance p = {0};
+    struct st_model row = {.role = "ac", .state = "published", .created = 1700000000};
+    struct tp_err e = {0};
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
+    snprintf(row.owner, sizeof row.owner, "%s", owner);
+    ck_assert_int_eq(td_registry_publish_with(registry, m, &p, &row, sf_hardware_id(owner), activate, some, 2, &e), 0);
+    return row.id;
+}
+
+/* Offset of a task of `some` (or of "cc") as predictions with that model get it; -1 none. */
+static double offset(const char *which, const char *task, int *calibration)
+{
+    struct td_snapshot *s = NULL;
+    struct tm_offset o;
+    char id[TP_TASK_ID_LEN + 1];
+
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", which, &s, NULL), 0);
+    snprintf(id, sizeof id, "00000000000000%s", task);
+    o = td_offsets_find(s->offsets, sf_hardware_id("a"), id);
+    if (calibration != NULL)
+        *calibration = s->calibration;
+    td_registry_release(s);
+    return o.n > 0 ? o.offset : -1;
+}
+
+static int recalibrate(int64_t id)
+{
+    static const struct st_offset more[] = {{"00000000000000bb", 0.75, 18, 18}, {"00000000000000cc", 1, 5, 5}};
+    struct tp_err e = {0};
+    int calibration = -1;
+
+    ck_assert_msg(td_registry_recalibrate(registry, "a", "cpu", sf_hardware_id("a"), id, more, 2, &calibration, &e) ==
+                      0,
+                  "%s", e.detail);
+    return calibration;
+}
+
+START_TEST(a_model_comes_with_its_offsets)
+{
+    int calibration;
+
+    publish_with("a", true);
+    ck_assert_double_eq(offset("active", "aa", &calibration), 0.25);
+    ck_assert_int_eq(calibration, 0);
+    ck_assert_double_eq(offset("active", "cc", NULL), -1);
+    reopen();
+    ck_assert_double_eq(offset("active", "bb", &calibration), -0.5);
+    ck_assert_int_eq(calibration, 0);
+}
+END_TEST
+
+START_TEST(new_offsets_make_a_new_snapshot_of_the_same_model)
+{
+    int64_t id = publish_with("a", true);
+    struct td_snapshot *held = NULL, *now = NULL;
+    int calibration;
+
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", "active", &held, NULL), 0);
+    ck_assert_int_eq(recalibrate(id), 1);
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", "active", &now, NULL), 0);
+    ck_assert_ptr_ne(held, now);
+    ck_assert_int_eq(now->id, id);
+    ck_assert_int_eq(now->calibration, 1);
+    ck_assert_int_eq(held->calibration, 0); /* who holds the old one keeps it as it was */
+    ck_assert_double_eq(td_offsets_find(held->offsets, sf_hardware_id("a"), "00000000000000bb").offset, -0.5);
+    ck_assert_int_eq(td_snapshot_same(held, now, NULL), 0);
+    ck_assert_uint_eq(now->checksum, held->checksum);
+    td_registry_release(held);
+    td_registry_release(now);
+    ck_assert_double_eq(offset("active", "aa", NULL), 0.25);
+    ck_assert_double_eq(offset("active", "bb", NULL), 0.75);
+    ck_assert_double_eq(offset("active", "cc", NULL), 1);
+    ck_assert_int_eq(td_registry_count(registry), 1); /* no old snapshot is kept for a rollback */
+    reopen();
+    ck_assert_double_eq(offset("active", "bb", &calibration), 0.75);
+    ck_assert_int_eq(calibration, 1);
+}
+END_TEST
+
+START_TEST(new_offsets_reach_a_model_wherever_it_is)
+{
+    int64_t first = publish_with("a", true), second = publish_with("a", true), aside = publish_with("a", false),
+            unloaded = publish_with("a", false);
+    char name[24];
+    int calibration;
+
+    snprintf(name, sizeof name, "%lld", (long long)aside);
+    ck_assert_double_eq(offset(name, "bb", NULL), -0.5); /* loaded by id */
+    recalibrate(aside);
+    ck_assert_double_eq(offset(name, "bb", &calibration), 0.75);
+    ck_assert_int_eq(calibration, 1);
+    recalibrate(first); /* kept for a rollback */
+    ck_assert_double_eq(offset("active", "bb", NULL), -0.5);
+    ck_assert_int_eq(td_registry_activate(registry, "a", first, NULL, NULL), 0);
+    ck_assert_double_eq(offset("active", "bb", &calibration), 0.75);
+    ck_assert_int_eq(calibration, 1);
+    recalibrate(unloaded);
+    snprintf(name, sizeof name, "%lld", (long long)unloaded);
+    ck_assert_double_eq(offset(name, "bb", NULL), 0.75);
+    snprintf(name, sizeof name, "%lld", (long long)second);
+    ck_assert_double_eq(offset(name, "bb", NULL), -0.5);
+}
+END_TEST
+
+START_TEST(offsets_that_cannot_be_stored_change_nothing)
+{
+    int64_t id = publish_with("a", true);
+    struct tp_err e = {0};
+    int calibration = -1;
+
+    ck_assert_int_eq(td_registry_recalibrate(registry, "a", "cpu", 77, id, some, 2, &calibration, &e),
+                     -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(td_registry_recalibrate(registry, "a", "cpu", sf_hardware_id("a"), 99, some, 2, &calibration, &e),
+                     -TP_E_UNKNOWN_MODEL);
+    ck_assert_int_eq(calibration, -1);
+    ck_assert_double_eq(offset("active", "bb", &calibration), -0.5);
+    ck_assert_int_eq(calibration, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("daemon/registry publish");
+    TCase *t = tcase_create("offsets");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_model_comes_with_its_offsets);
+    tcase_add_test(t, new_offsets_make_a_new_snapshot_of_the_same_model);
+    tcase_add_test(t, new_offsets_reach_a_model_wherever_it_is);
+    tcase_add_test(t, offsets_that_cannot_be_stored_change_nothing);
+    suite_add_tcase(s, t);
+    return sf_main(s);
+}
