@@ -88,7 +88,6 @@ static int clamp(int v, int lo, int hi)
  * Express threads keep up with what HTTP threads hand over. */
 void td_threads_resolve(const struct td_config *c, int cores, struct td_threads *out)
 {
-    out->cores = cores;
     out->http = c->http_threads ? (int)c->http_threads : clamp(cores / 4, clamp(cores, 1, 4), 16);
     out->predict = c->predict_threads ? (int)c->predict_threads : clamp(cores / 2, 1, 64);
     out->train = c->train_threads ? (int)c->train_threads : clamp(cores / 2, 1, 64);

@@ -31,7 +31,7 @@ enum {
     API_QUEUE_MAX = 4096,
     FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
     FILES_PER_READER = 4,
-    YIELD_NICE = 5
+    LONG_WORK_NICE = 5 /* behind HTTP and express threads, before jobs */
 };
 
 static void *reader_new(void *arg)
@@ -61,7 +61,7 @@ static void on_bad_model(void *arg, int64_t id, const struct tp_err *e)
 static int raise_file_limit(const struct td_daemon *d, struct tp_err *e)
 {
     struct rlimit files;
-    rlim_t least = FILES_MIN + FILES_PER_READER * (rlim_t)d->threads.api;
+    rlim_t least = FILES_MIN + FILES_PER_READER * (rlim_t)d->threads.api + (rlim_t)d->threads.http;
 
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return 0;
@@ -97,13 +97,6 @@ fail:
     return n;
 }
 
-/* Threads that take every core step back before those that answer short requests. Where a core is left for these,
- * niceness only makes the kernel pack more threads on one core, to everybody's loss. */
-static int nice_of(int threads, int cores)
-{
-    return threads >= cores ? YIELD_NICE : 0;
-}
-
 static int open_store(struct td_daemon *d, struct tp_err *e)
 {
     char models[TD_CONFIG_VALUE_MAX + 16];
@@ -129,7 +122,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
         .name = "tcld-predict",
         .threads = {[TD_LANE_MAIN] = d->threads.predict, [TD_LANE_EXPRESS] = d->threads.express},
         .max_queued = (size_t)d->config.predict_queue,
-        .nice = nice_of(d->threads.predict, d->threads.cores),
+        .nice = LONG_WORK_NICE,
         .worker_new = td_predict_worker_new,
         .worker_free = td_predict_worker_free,
         .arg = d,
@@ -138,7 +131,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
         .name = "tcld-api",
         .threads = {[TD_LANE_MAIN] = d->threads.api},
         .max_queued = API_QUEUE_MAX,
-        .nice = nice_of(d->threads.api, d->threads.cores),
+        .nice = LONG_WORK_NICE,
         .worker_new = reader_new,
         .worker_free = reader_free,
         .arg = d,

@@ -24,7 +24,7 @@ struct td_daemon {
     struct td_linger *linger;         /* connections closed with care, on the control loop: daemon/linger.h */
     const struct td_options *options; /* the command line, applied again at a reload: daemon/options.h */
     struct td_threads {               /* resolved: what 0 in the configuration became */
-        int cores, http, predict, express /* of the predict pool too */, api, train;
+        int http, predict, express /* of the predict pool too */, api, train;
     } threads;
     _Atomic bool draining;
     _Atomic bool ready;

@@ -1,15 +1,14 @@
-/* Whole predict requests over loopback: what a small one waits for, and what a large one costs beyond the model.
+/* What a small predict request waits for while others send large ones, train, or both.
  *
  *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..6] [-o "--key=value"]...
  *
- * Starts a daemon of its own below $TMPDIR, trains a model on tests/data/demo, then:
- *   small: one keep-alive client asks for one record at a time: alone, beside 1, 2 and 4 clients that send 2,048
- * records back to back, during a retrain, and both. Beside it, what a request that computes nothing (/livez) takes.
- * whole: 2,048 records as NDJSON, alternating with the same model on the same records in this process. Other load on
- * the machine moves every figure: compare within a round. Medians over the rounds are printed. */
+ * Starts a daemon of its own below $TMPDIR and trains a model on tests/data/demo. One keep-alive client asks for one
+ * record at a time: alone, beside 1, 2 and 4 clients that send 2,048 records back to back, during a retrain, and during
+ * a retrain beside 2 clients; last, what a request that computes nothing (/livez) takes. First back to back, then with
+ * pauses of 2 ms, after which caches and cores are cold. Other load on the machine moves every figure: ratios are taken
+ * within a round, and medians over the rounds are printed. */
 #include "clients/client.h"
-#include "model/infer.h"
-#include "model/weights.h"
+#include "tests/bench/bench.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -22,31 +21,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ROUNDS = 64, MAX_SAMPLES = 1 << 20, MAX_LARGE = 4, MAX_RECORDS = 4096, MAX_OPTIONS = 16 };
+enum { MAX_ROUNDS = 64, MAX_SAMPLES = 1 << 20, MAX_LARGE = 4, MAX_OPTIONS = 16, CASES = 7 };
 #define HW   "lane"
 #define PATH "/v1/hardware/" HW "/predict"
 
-static int port, rounds = 5, only = -1;
-static double case_seconds = 3;
+static int port, rounds = 3, only = -1;
+static double case_seconds = 1.5, pause_seconds;
 static struct tp_buf small, large, livez; /* whole requests as bytes */
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "bench_lane: %s: %s\n", what, why);
-    exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double quantile(double *v, size_t n, double q)
-{
-    qsort(v, n, sizeof *v, by_value);
-    return n ? v[(size_t)(q * (double)(n - 1))] : 0;
-}
 
 /* ---- a keep-alive connection ---- */
 
@@ -65,7 +46,7 @@ static void peer_open(struct peer *p)
     *p = (struct peer){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), .cap = 1 << 20};
     p->in = malloc(p->cap);
     if (p->fd < 0 || !p->in || connect(p->fd, (struct sockaddr *)&a, sizeof a))
-        die("connect", "failed");
+        bench_die("connect: failed");
     setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
@@ -78,20 +59,20 @@ static void peer_close(struct peer *p)
 /* One request and its whole reply; seconds. */
 static double ask(struct peer *p, const struct tp_buf *request)
 {
-    double start = tc_now();
+    double start = bench_wall();
     size_t want = 0;
 
     for (size_t at = 0; at < request->n;) {
         ssize_t k = send(p->fd, request->p + at, request->n - at, MSG_NOSIGNAL);
         if (k <= 0)
-            die("send", "connection lost");
+            bench_die("send: connection lost");
         at += (size_t)k;
     }
     p->n = 0;
     while (!want || p->n < want) {
         ssize_t k = recv(p->fd, p->in + p->n, p->cap - 1 - p->n, 0);
         if (k <= 0)
-            die("recv", "connection lost");
+            bench_die("recv: connection lost");
         p->n += (size_t)k;
         p->in[p->n] = '\0';
         const char *end = want ? NULL : strstr(p->in, "\r\n\r\n"),
@@ -99,9 +80,9 @@ static double ask(struct peer *p, const struct tp_buf *request)
         if (length)
             want = (size_t)(end + 4 - p->in) + strtoul(length + 15, NULL, 10);
     }
-    double took = tc_now() - start;
+    double took = bench_wall() - start;
     if (strncmp(p->in, "HTTP/1.1 200", 12) != 0)
-        die("status", p->in);
+        bench_die("%.200s", p->in);
     return took;
 }
 
@@ -128,7 +109,6 @@ static void *send_large(void *arg)
 }
 
 struct row {
-    const char *name;
     double p50[MAX_ROUNDS], p99[MAX_ROUNDS], max[MAX_ROUNDS], rate[MAX_ROUNDS], large[MAX_ROUNDS];
 };
 
@@ -143,15 +123,18 @@ static void measure(struct row *row, int round, const struct tp_buf *request, in
     peer_open(&p);
     for (int i = 0; i < n_large; i++)
         if (pthread_create(&l[i].thread, NULL, send_large, &l[i]))
-            die("thread", "not created");
+            bench_die("thread: not created");
     for (int i = 0; i < n_large; i++)
         while (!atomic_load(&l[i].done))
             tc_sleep(0.001);
     for (int i = 0; i < n_large; i++)
         done -= atomic_load(&l[i].done);
-    double start = tc_now(), took;
-    while ((took = tc_now() - start) < case_seconds && n < MAX_SAMPLES)
+    double start = bench_wall(), took;
+    while ((took = bench_wall() - start) < case_seconds && n < MAX_SAMPLES) {
         v[n++] = ask(&p, request);
+        if (pause_seconds > 0)
+            tc_sleep(pause_seconds);
+    }
     for (int i = 0; i < n_large; i++)
         done += atomic_load(&l[i].done);
     for (int i = 0; i < n_large; i++)
@@ -159,8 +142,8 @@ static void measure(struct row *row, int round, const struct tp_buf *request, in
     for (int i = 0; i < n_large; i++)
         pthread_join(l[i].thread, NULL);
     peer_close(&p);
-    row->p50[round] = quantile(v, n, 0.5);
-    row->p99[round] = quantile(v, n, 0.99);
+    row->p50[round] = bench_quantile(v, n, 0.5);
+    row->p99[round] = bench_quantile(v, n, 0.99);
     row->max[round] = n ? v[n - 1] : 0;
     row->rate[round] = (double)n / took;
     row->large[round] = (double)done / took;
@@ -170,19 +153,15 @@ static double median(const double *v)
 {
     double copy[MAX_ROUNDS];
     memcpy(copy, v, (size_t)rounds * sizeof *v);
-    return quantile(copy, (size_t)rounds, 0.5);
+    return bench_quantile(copy, (size_t)rounds, 0.5);
 }
 
-/* Medians over the rounds, of figures and of ratios to the same round of `base`. */
-static void print_row(const struct row *r, const struct row *base)
+static double median_ratio(const double *v, const double *base)
 {
-    double to50[MAX_ROUNDS], to99[MAX_ROUNDS];
-    for (int i = 0; i < rounds; i++) {
-        to50[i] = r->p99[i] / base->p50[i];
-        to99[i] = r->p99[i] / base->p99[i];
-    }
-    printf("%-30s %8.0f %8.0f %9.0f %8.0f %9.1f %8.1f %8.1f\n", r->name, 1e6 * median(r->p50), 1e6 * median(r->p99),
-           1e6 * median(r->max), median(r->rate), median(r->large), median(to50), median(to99));
+    double ratio[MAX_ROUNDS];
+    for (int i = 0; i < rounds; i++)
+        ratio[i] = v[i] / base[i];
+    return median(ratio);
 }
 
 /* ---- the daemon ---- */
@@ -192,7 +171,7 @@ static json_t *call(struct tc_http *h, const char *method, const char *path, con
     struct tc_err e;
     json_t *out = NULL, *b = body ? json_loads(body, 0, NULL) : NULL;
     if (tc_json(h, method, path, b, &out, &e))
-        die(path, e.text);
+        bench_die("%s: %s", path, e.text);
     json_decref(b);
     return out;
 }
@@ -216,7 +195,7 @@ static void post_demo(struct tc_http *h)
         snprintf(path, sizeof path, "tests/data/demo/%s.json", files[i]);
         if (tc_read_file(path, &lines, &e) ||
             tc_post_lines(h, "/v1/hardware/" HW "/measurements", lines.p, lines.n, NULL, &e))
-            die(path, e.text);
+            bench_die("%s: %s", path, e.text);
         tp_buf_free(&lines);
     }
 }
@@ -228,7 +207,7 @@ static void train(struct tc_http *h)
     json_decref(call(h, "PUT", "/v1/hardware/" HW, "{\"target\": \"llvm -mcpu=skylake-avx512\"}"));
     post_demo(h);
     if (tc_job_wait(h, retrain(h, "{\"mode\": \"finetune\", \"epochs\": 3, \"seed\": 1}"), 300, NULL, NULL, &end, &e))
-        die("training", e.text);
+        bench_die("training: %s", e.text);
     json_decref(end);
 }
 
@@ -255,65 +234,7 @@ static void during_retrain(struct tc_http *h, struct row *row, int round, int n_
     }
 }
 
-/* ---- whole against model only ---- */
-
-static void whole(struct tc_http *h, const struct tp_buf *lines)
-{
-    static struct tp_record r[MAX_RECORDS];
-    static double score[MAX_RECORDS], latency[MAX_RECORDS];
-    enum { TIMES = 25 };
-    double http[TIMES], alone[TIMES];
-    struct tc_reply weights = {0};
-    struct tm_model *m = NULL;
-    struct tm_plan *plan = NULL;
-    struct tm_batch *b = tm_batch_new();
-    struct tm_provenance prov;
-    struct tp_err e = {0};
-    struct tc_err te;
-    struct peer p;
-    char path[64];
-    size_t n = 0;
-
-    for (const char *s = lines->p, *end = s + lines->n; s < end && n < MAX_RECORDS; n++) {
-        const char *nl = memchr(s, '\n', (size_t)(end - s));
-        tp_record_init(&r[n]);
-        if (tp_record_parse(&r[n], s, (size_t)((nl ? nl : end) - s), &e))
-            die("record", e.detail);
-        s = nl ? nl + 1 : end;
-    }
-    json_t *hw = call(h, "GET", "/v1/hardware/" HW, NULL);
-    snprintf(path, sizeof path, "/v1/models/%lld/weights", (long long)tc_int(hw, "/active_model", 1));
-    json_decref(hw);
-    if (tc_call(h, &(struct tc_request){.path = path}, &weights, &te) || weights.status != 200)
-        die(path, "no weights");
-    if (tm_weights_read(weights.body.p, weights.body.n, &m, &prov, &e) || !(plan = tm_plan_new(m)) || !b)
-        die("weights", e.detail);
-    peer_open(&p);
-    for (int i = -3; i < TIMES; i++) {
-        int at = i < 0 ? 0 : i;
-        double start = tc_now();
-        if (tm_batch_begin(b, plan))
-            die("batch", "begin");
-        for (size_t k = 0; k < n; k++)
-            if (tm_batch_add(b, &r[k], NULL, &e) < 0)
-                die("batch", e.detail);
-        if (tm_batch_run(b, score, latency, NULL))
-            die("batch", "run");
-        alone[at] = tc_now() - start;
-        http[at] = ask(&p, &large);
-    }
-    double a50 = quantile(alone, TIMES, 0.5), h50 = quantile(http, TIMES, 0.5);
-    printf(
-        "%zu records, %.2f MB: model only %.2f ms (best %.2f), request %.2f ms (best %.2f): ratio %.2f (best %.2f)\n",
-        n, (double)lines->n / 1e6, 1e3 * a50, 1e3 * alone[0], 1e3 * h50, 1e3 * http[0], h50 / a50, http[0] / alone[0]);
-    peer_close(&p);
-    for (size_t i = 0; i < n; i++)
-        tp_record_free(&r[i]);
-    tm_batch_free(b);
-    tm_plan_free(plan);
-    tm_model_free(m);
-    tc_reply_free(&weights);
-}
+/* ---- cases ---- */
 
 static void make_request(struct tp_buf *out, const void *body, size_t n)
 {
@@ -324,39 +245,68 @@ static void make_request(struct tp_buf *out, const void *body, size_t n)
     tp_buf_put(out, body, n);
 }
 
-static void bench_small(struct tc_http *h)
+struct kase {
+    const char *name;
+    int n_large;
+    bool retrain, livez;
+    const char *to50, *to99; /* goals of the p99, against p50 and p99 alone */
+};
+static const struct kase cases[CASES] = {
+    {"alone", 0, false, false, "", ""},
+    {"beside 1 large client", 1, false, false, "<= 5", ""},
+    {"beside 2 large clients", 2, false, false, "<= 5", ""},
+    {"beside 4 large clients", 4, false, false, "<= 5", ""},
+    {"during a retrain", 0, true, false, "", "<= 2"},
+    {"retrain and 2 large clients", 2, true, false, "", ""},
+    {"/livez alone", 0, false, true, "", ""},
+};
+
+static void bench(struct tc_http *h, const char *how)
 {
-    static struct row row[7] = {{.name = "alone"},
-                                {.name = "beside 1 large client"},
-                                {.name = "beside 2 large clients"},
-                                {.name = "beside 4 large clients"},
-                                {.name = "during a retrain"},
-                                {.name = "both: a retrain and 2 clients"},
-                                {.name = "(/livez alone)"}};
-    static const int n_large[4] = {0, 1, 2, 4};
-    for (int i = 0; i < rounds; i++) {
-        for (int k = 0; k < 4; k++)
-            if (only < 0 || only == k)
-                measure(&row[k], i, &small, n_large[k]);
-        if (only < 0 || only == 4)
-            during_retrain(h, &row[4], i, 0);
-        if (only < 0 || only == 5)
-            during_retrain(h, &row[5], i, 2);
-        if (only < 0 || only == 6)
-            measure(&row[6], i, &livez, 0);
+    static struct row row[CASES];
+    printf("%-30s %8s %8s %9s %8s %9s %8s %8s\n", how, "p50 us", "p99 us", "max us", "per s", "large/s", "p99/p50",
+           "p99/p99");
+    for (int i = 0; i < rounds; i++)
+        for (int k = 0; k < CASES; k++) {
+            if (only >= 0 && only != k)
+                continue;
+            if (cases[k].retrain)
+                during_retrain(h, &row[k], i, cases[k].n_large);
+            else
+                measure(&row[k], i, cases[k].livez ? &livez : &small, cases[k].n_large);
+        }
+    for (int k = 0; k < CASES; k++) {
+        const struct row *r = &row[k], *base = &row[only < 0 ? 0 : k];
+        char name[64];
+        if (only >= 0 && only != k)
+            continue;
+        double p99 = 1e6 * median(r->p99), to50 = median_ratio(r->p99, base->p50),
+               to99 = median_ratio(r->p99, base->p99);
+        printf("%-30s %8.0f %8.0f %9.0f %8.0f %9.1f %8.1f %8.1f\n", cases[k].name, 1e6 * median(r->p50), p99,
+               1e6 * median(r->max), median(r->rate), median(r->large), to50, to99);
+        snprintf(name, sizeof name, "%s, %s", cases[k].name, how);
+        if (*cases[k].to50)
+            bench_result(name, p99, "us", "p50 alone", p99 / to50, cases[k].to50);
+        if (*cases[k].to99)
+            bench_result(name, p99, "us", "p99 alone", p99 / to99, cases[k].to99);
     }
-    printf("%-30s %8s %8s %9s %8s %9s %8s %8s\n", "1-record predict", "p50 us", "p99 us", "max us", "per s", "large/s",
-           "p99/p50", "p99/p99");
-    for (int k = 0; k < 7; k++)
-        if (only < 0 || only == k)
-            print_row(&row[k], &row[only < 0 ? 0 : k]);
-    printf("(the two ratios: to p50 and to p99 of the first row, same round)\n");
+}
+
+/* One search's records as one request, and its first record as another. */
+static void make_requests(void)
+{
+    struct bench_text t = bench_read("tests/data/batches/matmul_512.call5.json.gz");
+    make_request(&large, t.p, t.n);
+    make_request(&small, t.p, strcspn(t.p, "\n") + 1);
+    tp_buf_puts(&livez, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    if (large.oom || small.oom || livez.oom)
+        bench_die("out of memory");
+    free(t.p);
 }
 
 int main(int argc, char **argv)
 {
     const char *tcld = "build/tcld", *args[MAX_OPTIONS + 1] = {NULL}, *tmp = getenv("TMPDIR");
-    static const char *const batches[] = {"matmul_512.call5", "conv2d_nhwc_28.call5"};
     struct tc_daemon *d = NULL;
     struct tc_err e;
     char root[256], state[300];
@@ -374,39 +324,28 @@ int main(int argc, char **argv)
         else if (opt == 'o' && n_args < MAX_OPTIONS)
             args[n_args++] = optarg;
         else
-            die("usage", "bench_lane [-t TCLD] [-r rounds] [-s seconds] [-c case] [-o --key=value]...");
+            bench_die("usage: bench_lane [-t TCLD] [-r rounds] [-s seconds] [-c case] [-o --key=value]...");
     }
-    rounds = rounds < 0 ? 0 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+    rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
+    make_requests();
     snprintf(root, sizeof root, "%s/tcld-lane-XXXXXX", tmp && *tmp && strlen(tmp) < 200 ? tmp : "/tmp");
     if (!mkdtemp(root))
-        die(root, "cannot make it");
+        bench_die("%s: cannot make it", root);
     snprintf(state, sizeof state, "%s/state", root);
     if (tc_daemon_start(&(struct tc_daemon_opts){.binary = tcld, .state_dir = state, .args = args}, &d, &e))
-        die("daemon", e.text);
+        bench_die("daemon: %s", e.text);
     port = tc_daemon_port(d);
     struct tc_http *h = tc_http_new(tc_daemon_base(d), &e);
     if (!h)
-        die("client", e.text);
+        bench_die("client: %s", e.text);
     train(h);
-    tp_buf_puts(&livez, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        struct tp_buf lines = {0};
-        char path[200];
-        snprintf(path, sizeof path, "tests/data/batches/%s.json.gz", batches[i]);
-        if (tc_read_file(path, &lines, &e))
-            die(path, e.text);
-        large.n = small.n = 0;
-        make_request(&large, lines.p, lines.n);
-        make_request(&small, lines.p, strcspn(lines.p, "\n") + 1);
-        printf("%s\n", batches[i]);
-        whole(h, &lines);
-        if (i == 0 && rounds > 0)
-            bench_small(h);
-        tp_buf_free(&lines);
-    }
+    bench(h, "back to back");
+    pause_seconds = 0.002;
+    bench(h, "now and then");
+    bench_report("lane");
     tc_http_free(h);
     if (tc_daemon_stop(d, 30))
-        die("daemon", "ended with an error");
+        bench_die("daemon: ended with an error");
     tc_daemon_free(d);
     tc_remove_tree(root, NULL);
     tp_buf_free(&small);

@@ -187,6 +187,22 @@ START_TEST(errors_of_packed_bodies_are_told)
 }
 END_TEST
 
+/* The densest there is within what HTTP threads compute: their stacks are small. */
+START_TEST(a_small_body_of_512_steps_is_computed_on_the_spot)
+{
+    struct tp_buf b = {0};
+    tp_buf_puts(&b, "{\"i\":[[\"k\",\"llvm\"],[[],[");
+    for (int i = 0; i < 512; i++)
+        tp_buf_puts(&b, i ? ",[\"AN\",1,0,1]" : "[\"AN\",1,0,1]");
+    tp_buf_puts(&b, "]]]}\n");
+    ck_assert_uint_lt(b.n, 8 * 1024);
+    struct bb_reply *r = bb_lines(b.p, b.n, PREDICT);
+    bb_status(r, 200);
+    ck_assert_uint_eq(json_array_size(tc_at(r->json, "/errors")), 0);
+    tp_buf_free(&b);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/lanes");
@@ -195,6 +211,7 @@ int main(void)
     tcase_add_test(tc, small_requests_overtake_large_ones);
     tcase_add_test(tc, a_packed_body_gives_the_same_bits_whatever_its_size);
     tcase_add_test(tc, errors_of_packed_bodies_are_told);
+    tcase_add_test(tc, a_small_body_of_512_steps_is_computed_on_the_spot);
     TCase *own = bb_case_own(s, "full queue", 120);
     tcase_add_test(own, small_requests_are_taken_when_no_more_large_ones_are);
     return bb_main(s);

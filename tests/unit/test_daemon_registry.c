@@ -414,6 +414,21 @@ START_TEST(deleted_hardware_leaves_memory_and_disk)
 }
 END_TEST
 
+START_TEST(a_peek_sees_hardware_once_it_was_asked_for_and_until_it_changes)
+{
+    struct td_hw hw = {0};
+
+    ck_assert(!td_registry_hardware_peek(registry, "a", &hw));
+    ck_assert_int_eq(td_registry_hardware(registry, "a", &hw, NULL), 0);
+    hw = (struct td_hw){0};
+    ck_assert(td_registry_hardware_peek(registry, "a", &hw));
+    ck_assert_str_eq(hw.name, "a");
+    ck_assert(!td_registry_hardware_peek(registry, "b", &hw));
+    td_registry_hardware_changed(registry, "a");
+    ck_assert(!td_registry_hardware_peek(registry, "a", &hw));
+}
+END_TEST
+
 START_TEST(a_deletion_spares_the_model_of_hardware_that_is_registered_again)
 {
     int64_t old = publish("ac", "a", 1, true), new;
@@ -586,6 +601,7 @@ int main(void)
     tcase_add_test(t, a_damaged_active_model_is_reported_and_the_rest_starts);
     tcase_add_test(t, files_without_a_row_are_swept_at_start);
     tcase_add_test(t, deleted_hardware_leaves_memory_and_disk);
+    tcase_add_test(t, a_peek_sees_hardware_once_it_was_asked_for_and_until_it_changes);
     tcase_add_test(t, a_deletion_spares_the_model_of_hardware_that_is_registered_again);
     tcase_add_test(t, a_model_for_deleted_hardware_is_not_for_its_successor);
     tcase_add_test(t, a_holder_keeps_its_snapshot_through_swaps_and_deletion);
