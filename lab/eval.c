@@ -17,18 +17,21 @@ static int score(const struct tl_corpus *c, const struct tl_split *s, const stru
                  struct tl_eval_result *out, struct tp_err *e)
 {
     size_t n = s->n_test;
-    double *scores = malloc((2 * n + 1) * sizeof *scores), *latency = scores + n;
-    if (scores == NULL)
-        return tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
+    double *scores = malloc((n + 1) * sizeof *scores), *latency = malloc((n + 1) * sizeof *latency);
+    int rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
+    if (!scores || !latency)
+        goto out;
     double t0 = tl_seconds();
-    int rc = tm_predict_dataset(m, s->d, s->test, n, scores, latency, NULL);
+    rc = tm_predict_dataset(m, s->d, s->test, n, scores, latency, NULL);
     out->predict_seconds = tl_seconds() - t0;
     out->predict_per_second = (double)n / out->predict_seconds;
     if (rc)
         tp_fail(e, (enum tp_code) - rc, "prediction failed");
     else
         rc = tl_score_make(c, s, m, min_programs, scores, latency, &out->score, e);
+out:
     free(scores);
+    free(latency);
     return rc;
 }
 

@@ -98,13 +98,13 @@ int tl_score_make(const struct tl_corpus *c, const struct tl_split *s, const str
 {
     const struct tm_dataset *d = s->d;
     size_t n = s->n_test, tasks = d->n_tasks;
-    double *cost = malloc((2 * n + 1) * sizeof *cost), *mean = cost + n;
+    double *cost = malloc((n + 1) * sizeof *cost), *mean = malloc((n + 1) * sizeof *mean);
     uint32_t *task = malloc((n + 1) * sizeof *task);
     int rc = -TP_E_NO_MEMORY;
     *out = (struct tl_score){.top1 = malloc((tasks + 1) * sizeof *out->top1),
                              .top5 = malloc((tasks + 1) * sizeof *out->top5),
                              .pairwise = malloc((tasks + 1) * sizeof *out->pairwise)};
-    if (!cost || !task || !out->top1 || !out->top5 || !out->pairwise)
+    if (!cost || !mean || !task || !out->top1 || !out->top5 || !out->pairwise)
         goto out;
     for (size_t i = 0; i < n; i++) {
         const struct tl_program *p = &c->programs[s->program[s->test[i]]];
@@ -121,6 +121,7 @@ int tl_score_make(const struct tl_corpus *c, const struct tl_split *s, const str
         rc = score_latency(m, task, cost, score, latency, n, out);
 out:
     free(cost);
+    free(mean);
     free(task);
     if (rc)
         tl_score_free(out);
@@ -184,12 +185,13 @@ int tl_ceiling_make(const struct tl_corpus *c, const struct tl_split *s, uint32_
                     struct tp_err *e)
 {
     size_t n = s->n_test;
-    double *a = malloc((2 * n + 1) * sizeof *a), *b = a + n;
+    double *a = malloc((n + 1) * sizeof *a), *b = malloc((n + 1) * sizeof *b);
     uint32_t *task = malloc((n + 1) * sizeof *task);
     int rc = -TP_E_NO_MEMORY;
-    if (a && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 && out->tasks == 0)
+    if (a && b && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 && out->tasks == 0)
         rc = ceiling(c, s, min_programs, false, a, b, task, out);
     free(a);
+    free(b);
     free(task);
     return rc ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the ceiling of %zu programs", n) : 0;
 }
