@@ -166,7 +166,7 @@ $(BUILD)/kernels: $(BUILD)/obj/tests/unit/test_model_kern.o $(call obj,model/ker
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh
 
-bench: bench-model bench-http bench-train bench-parse ## measure, beside peers (docs/performance.md)
+bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
 bench-lane: $(BUILD)/tcld
