@@ -120,9 +120,9 @@ struct st_task {
 typedef int (*st_task_fn)(void *arg, const struct st_task *t);
 int st_tasks(struct st_reader *r, int64_t hw, const char *after, int limit, st_task_fn fn, void *arg, struct tp_err *e);
 
-/* For training: one call per (program, hardware): its record (no result), minimum cost over all measurements (INFINITY:
- * only failures), hash. Ordered by task then program, so that a seeded sample is repeatable. Each task is read as it
- * stands when its turn comes. */
+/* For training: one call per (program, hardware): its record, whose result holds the costs of the fastest measurement
+ * and no more (none: only failures), minimum cost over all measurements (INFINITY: only failures), hash. Ordered by
+ * task then program, so that a seeded sample is repeatable. Each task is read as it stands when its turn comes. */
 typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec,
                              double min_cost, int64_t n_measurements);
 int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);

@@ -60,13 +60,9 @@ static int load_program(struct st_reader *r, int64_t variant, struct tp_str step
     return rc < 0 && rc != -TP_E_NO_MEMORY ? damaged(e, "program") : rc;
 }
 
-/* Columns: m.id, t.task_id, m.variant, p.steps, m.costs, m.error_no, m.all_cost, m.timestamp */
-static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err *e)
+/* The blob's costs as rec.result's; the rest of the result is zero. */
+static int load_costs(struct st_reader *r, struct tp_str costs, struct tp_err *e)
 {
-    int rc = load_program(r, st_col_int(q, 2), st_col_str(q, 3), e);
-    if (rc < 0)
-        return rc;
-    struct tp_str costs = st_col_str(q, 4);
     if (costs.n % sizeof(double) || costs.n > sizeof r->costs)
         return damaged(e, "result");
     uint32_t n = costs.n / (uint32_t)sizeof(double);
@@ -77,11 +73,19 @@ static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err 
         memcpy(&r->costs[i], &bits, sizeof bits);
     }
     r->rec.has_result = true;
-    r->rec.result = (struct tp_result){.n_costs = n,
-                                       .costs = r->costs,
-                                       .error_no = (int32_t)st_col_int(q, 5),
-                                       .all_cost = st_col_real(q, 6),
-                                       .timestamp = st_col_real(q, 7)};
+    r->rec.result = (struct tp_result){.n_costs = n, .costs = r->costs};
+    return 0;
+}
+
+/* Columns: m.id, t.task_id, m.variant, p.steps, m.costs, m.error_no, m.all_cost, m.timestamp */
+static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err *e)
+{
+    int rc = load_program(r, st_col_int(q, 2), st_col_str(q, 3), e);
+    if (rc < 0 || (rc = load_costs(r, st_col_str(q, 4), e)) < 0)
+        return rc;
+    r->rec.result.error_no = (int32_t)st_col_int(q, 5);
+    r->rec.result.all_cost = st_col_real(q, 6);
+    r->rec.result.timestamp = st_col_real(q, 7);
     return 0;
 }
 
@@ -215,8 +219,9 @@ static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const
         if ((rc = load_program(r, st_col_int(&q, 2), st_col_str(&q, 1), e)) < 0)
             break;
         double cost = st_col_real(&q, 3);
-        r->rec.has_result = false;
-        r->rec.result = (struct tp_result){0};
+        if ((rc = load_costs(r, isnan(cost) ? (struct tp_str){0} : st_col_str(&q, 5), e)) < 0)
+            break;
+        r->rec.has_result = !isnan(cost);
         if ((rc = fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(&q, 4))))
             break;
     }

@@ -112,6 +112,20 @@ START_TEST(a_program_measured_again_keeps_its_minimum)
 }
 END_TEST
 
+START_TEST(noise_comes_from_the_faster_half_of_the_repeats)
+{
+    double many[100];
+    const double five[] = {1.3, 1.0, 1.2, 1.1, 1.05}, three[] = {2, 1, 3};
+    for (int i = 0; i < 100; i++)
+        many[i] = 1e-3 * (1 + (i * 37 % 101) / 100.0);
+    ck_assert_double_eq_tol(tm_noise(five, 5), 0.03550319884055798, 1e-12);
+    ck_assert_double_eq_tol(tm_noise(three, 3), 0.09574378028313524, 1e-12);
+    ck_assert_double_eq_tol(tm_noise(many, 100), 0.05975875575715011, 1e-12); /* of the 32 lowest */
+    ck_assert_double_eq(tm_noise(three, 2), 0);
+    ck_assert_double_eq(tm_noise(three, 0), 0);
+}
+END_TEST
+
 START_TEST(the_same_key_in_another_task_is_another_program)
 {
     static struct program p;
@@ -190,6 +204,7 @@ int main(void)
     tcase_add_test(c, a_program_is_its_rows_in_every_feature_set);
     tcase_add_test(c, equal_rows_are_stored_once);
     tcase_add_test(c, a_program_measured_again_keeps_its_minimum);
+    tcase_add_test(c, noise_comes_from_the_faster_half_of_the_repeats);
     tcase_add_test(c, the_same_key_in_another_task_is_another_program);
     tcase_add_test(c, a_refused_program_leaves_no_trace);
     tcase_add_test(c, thousands_of_programs_stay_what_they_were);

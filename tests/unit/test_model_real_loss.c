@@ -83,6 +83,19 @@ START_TEST(pair_weight_counts_every_pair_once)
 }
 END_TEST
 
+/* numbers of the formula in grad.h, computed apart from this code */
+START_TEST(pairs_within_noise_count_less)
+{
+    const double y[] = {1, 0.98, 0.5, 0}, noise[] = {0.03, 0.02, 0, 0};
+    const float s[] = {0.2f, 0.4f, -1, 0.1f}, want[] = {-0.5954291547f, -0.5073273331f, -0.1644407111f, 1.2671971988f};
+    float gs[4] = {0};
+    ck_assert_double_eq_tol(tm_pair_weight(y, noise, 4), 3.468494807415998, 1e-12);
+    ck_assert_double_eq_tol(tm_loss_pairwise(s, y, noise, 4, 1, gs), 2.125554088626934, 1e-6);
+    for (int i = 0; i < 4; i++)
+        ck_assert_float_eq_tol(gs[i], want[i], 1e-6f);
+}
+END_TEST
+
 START_TEST(failures_have_no_latency)
 {
     struct input in = make();
@@ -132,6 +145,7 @@ int main(void)
     tcase_add_test(c, huber_equals_pytorch);
     tcase_add_test(c, scale_multiplies_and_gradients_add);
     tcase_add_test(c, pair_weight_counts_every_pair_once);
+    tcase_add_test(c, pairs_within_noise_count_less);
     tcase_add_test(c, failures_have_no_latency);
     tcase_add_test(c, large_differences_stay_finite);
     tcase_add_test(c, a_task_of_failures_only_has_no_loss);
