@@ -3,7 +3,9 @@
 #define TL_LAB_H
 
 /* X(name, function, one line) */
-#define TL_COMMANDS X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")
+#define TL_COMMANDS                                                                                                    \
+    X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")                  \
+    X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")
 
 #define X(name, fn, help) int fn(int argc, char **argv);
 TL_COMMANDS
