@@ -1,11 +1,11 @@
 #include "lab/search.h"
 
 #include "model/net.h"
+#include "proto/err.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 double tl_search_goal(const double *seen, const double *judged, uint32_t n, double within)
 {
@@ -116,47 +116,28 @@ void tl_search_random_curve(const struct tl_search_task *t, double weight, doubl
     }
 }
 
-/* The next `want` programs: the best left by `value`, some places given away at random. */
-static void take_round(const double *value, const struct tl_search_how *how, struct tm_rng *rng, uint32_t *ranked,
-                       bool *taken, uint32_t n, uint32_t at, uint32_t want, uint32_t *order)
+int tl_search_order(const double *score, uint32_t n, double epsilon, uint64_t seed, uint32_t *order)
 {
-    uint32_t next = 0;
-    sort_by(value, -1, ranked, n);
-    for (uint32_t i = at; i < at + want; i++) {
+    uint32_t *ranked = malloc((n + 1) * sizeof *ranked), next = 0;
+    bool *taken = calloc(n + 1, sizeof *taken);
+    int rc = ranked && taken ? 0 : -TP_E_NO_MEMORY;
+    struct tm_rng rng;
+    tm_rng_seed(&rng, seed);
+    if (rc == 0)
+        sort_by(score, -1, ranked, n);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         while (taken[ranked[next]])
             next++;
         uint32_t p = ranked[next];
-        if (how->epsilon > 0 && tm_rng_uniform(rng) < how->epsilon) {
-            uint32_t skip = tm_rng_below(rng, n - i);
+        if (epsilon > 0 && tm_rng_uniform(&rng) < epsilon) {
+            uint32_t skip = tm_rng_below(&rng, n - i); /* of those that are left */
             for (p = 0; taken[p] || skip-- > 0; p++)
                 ;
         }
         taken[p] = true;
         order[i] = p;
     }
-}
-
-int tl_search_order(const struct tl_search_task *t, const double *score, const struct tl_search_how *how,
-                    uint32_t *order)
-{
-    bool learns = how->adapt && how->adapt->gain > 0;
-    uint32_t *ranked = malloc(t->n * sizeof *ranked);
-    bool *taken = calloc(t->n, sizeof *taken);
-    double *value = malloc(t->n * sizeof *value);
-    int rc = ranked && taken && value ? 0 : -TP_E_NO_MEMORY;
-    struct tm_rng rng;
-    tm_rng_seed(&rng, how->seed);
-    if (rc == 0)
-        memcpy(value, score, t->n * sizeof *value);
-    for (uint32_t at = 0, want; at < t->n && rc == 0; at += want) {
-        want = learns && at < TL_SEARCH_LEARNS && how->round < t->n - at ? how->round : t->n - at;
-        if (learns && at)
-            rc = tl_search_adapted(t, score, how->adapt, order, at, value);
-        if (rc == 0)
-            take_round(value, how, &rng, ranked, taken, t->n, at, want, order);
-    }
     free(ranked);
     free(taken);
-    free(value);
     return rc;
 }

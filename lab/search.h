@@ -45,29 +45,8 @@ void tl_search_random_drawn(const struct tl_search_task *t, uint32_t round, uint
 void tl_search_random_curve(const struct tl_search_task *t, double weight, double *curve, uint32_t n_curve,
                             uint32_t *order);
 
-/* ---- orders ---- */
-
-/* What a tuner learns of the task while it measures: the model's score plus a correction, a kernel ridge regression of
- * what the score lacks to the measured throughputs on what the model's last layer sees. */
-struct tl_search_adapt {
-    const float *features; /* [n][n_features] */
-    int n_features;
-    double gain; /* variance of the correction over that of what it cannot explain; 0: nothing is learnt */
-};
-enum { TL_SEARCH_LEARNS = 200 /* measurements, after which the order stays: fast programs are found, or never */ };
-struct tl_search_how {
-    uint32_t round;                      /* programs measured before the next are chosen */
-    double epsilon;                      /* chance of each place of a round to be given away at random, as Ansor does */
-    uint64_t seed;                       /* of that */
-    const struct tl_search_adapt *adapt; /* NULL: nothing is learnt */
-};
-/* order[n]: the highest score first (equal ones in the order of the array, NaN last), changed by what `how` says. With
- * adapt, scores are in (0, 1) and about proportional to throughput, as the model reports them. 0 or -TP_E_NO_MEMORY. */
-int tl_search_order(const struct tl_search_task *t, const double *score, const struct tl_search_how *how,
-                    uint32_t *order);
-
-/* score[i] + correction for all programs, from the `m` measured ones: measured[0..m). One step of the above. */
-int tl_search_adapted(const struct tl_search_task *t, const double *score, const struct tl_search_adapt *a,
-                      const uint32_t *measured, uint32_t m, double *out);
+/* order[n]: the highest score first (equal ones in the order of the array, NaN last), but each place is given away at
+ * random with chance epsilon, as Ansor does with a share of every round. 0 or -TP_E_NO_MEMORY. */
+int tl_search_order(const double *score, uint32_t n, double epsilon, uint64_t seed, uint32_t *order);
 
 #endif

@@ -2,9 +2,11 @@
 #include "lab/lab.h"
 #include "lab/search_run.h"
 #include "lab/split.h"
+#include "lab/svg.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,15 +125,47 @@ static int write_file(const char *dir, const char *name, const struct tp_buf *b)
     return rc;
 }
 
+/* Best so far against measurements, as measured. */
+static int draw(const struct tl_search_report *r, const char *dir, struct tp_err *e)
+{
+    static double x[TL_SEARCH_CURVE];
+    const struct tl_svg_labels labels = {.title = "Best so far on unseen tasks",
+                                         .x = "measurements",
+                                         .y = "task's best / best so far, mean",
+                                         .log_x = true,
+                                         .mark = NAN};
+    struct tl_svg_series series[TL_SVG_SERIES];
+    double(*y)[TL_SEARCH_CURVE] = malloc(TL_SVG_SERIES * sizeof *y);
+    uint32_t n = r->n_rows < TL_SVG_SERIES ? r->n_rows : TL_SVG_SERIES;
+    char *path = NULL;
+    int rc = y && asprintf(&path, "%s/search.svg", dir) > 0 ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory to draw");
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        const struct tl_search_tally *t = &r->row[i].tally[TL_SEARCH_AS_MEASURED];
+        for (int m = 0; m < TL_SEARCH_CURVE; m++) {
+            x[m] = m + 1;
+            y[i][m] = t->curve[m] / t->weight;
+        }
+        series[i] = (struct tl_svg_series){.name = r->row[i].name, .x = x, .y = y[i], .n = TL_SEARCH_CURVE};
+    }
+    if (rc == 0)
+        rc = tl_svg_lines(path, &labels, series, n, e);
+    free(path);
+    free(y);
+    return rc;
+}
+
 static int publish(const struct tl_search_report *r, const char *dir, bool json)
 {
     struct tp_buf j = {0}, m = {0};
+    struct tp_err e = {0};
     int rc = tl_search_json(r, &j) || tl_search_markdown(r, &m) ? -1 : 0;
     if (rc)
         fputs("lab: no memory for the report\n", stderr);
     if (rc == 0 && dir) {
         mkdir(dir, 0777); /* if it cannot be made, writing says so */
         rc = write_file(dir, "search.json", &j) || write_file(dir, "search.md", &m) ? -1 : 0;
+        if (rc == 0 && (rc = draw(r, dir, &e)))
+            fprintf(stderr, "lab: %s\n", e.detail);
     }
     if (rc == 0)
         fwrite(json ? j.p : m.p, 1, json ? j.n : m.n, stdout);

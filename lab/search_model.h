@@ -18,15 +18,4 @@ struct tl_search_train {
 int tl_search_model(const struct tl_split *s, const struct tl_split_opts *so, const struct tl_search_train *t,
                     struct tm_model **m, struct tp_err *e);
 
-/* What a model says of programs, owned. */
-struct tl_look {
-    double *score;   /* [n] as reported: in (0, 1), about proportional to throughput */
-    float *features; /* [n][n_features]: what the model's last layer sees */
-    int n_features;
-};
-/* Programs idx[0..n) of d. After an error *v is empty. */
-int tl_look_make(const struct tm_dataset *d, const struct tm_model *m, const uint32_t *idx, size_t n, struct tl_look *v,
-                 struct tp_err *e);
-void tl_look_free(struct tl_look *v);
-
 #endif

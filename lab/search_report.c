@@ -87,12 +87,10 @@ int tl_search_summarise(const struct tl_search_tally *t, const struct tl_search_
     return rc;
 }
 
-int tl_search_report_init(struct tl_search_report *r, const char *const *names, uint32_t n_rows, uint32_t n_tasks,
-                          uint32_t seeds)
+int tl_search_report_init(struct tl_search_report *r, const char *const *names, uint32_t n_rows, uint32_t n_tasks)
 {
-    bool ok = (r->row = calloc(n_rows, sizeof *r->row)) && (r->gain = calloc(seeds, sizeof *r->gain));
+    bool ok = (r->row = calloc(n_rows, sizeof *r->row));
     r->n_rows = ok ? n_rows : 0;
-    r->seeds = seeds;
     for (uint32_t i = 0; i < r->n_rows; i++) {
         ok = (r->row[i].name = strdup(names[i])) && ok;
         for (int v = 0; v < TL_SEARCH_VIEWS; v++) {
@@ -117,7 +115,6 @@ void tl_search_report_free(struct tl_search_report *r)
         }
     }
     free(r->row);
-    free(r->gain);
     *r = (struct tl_search_report){0};
 }
 
@@ -152,13 +149,10 @@ int tl_search_json(const struct tl_search_report *r, struct tp_buf *b)
     int rc = 0;
     tp_buf_printf(b,
                   "{\"round\": %u, \"within\": %g, \"epsilon\": %g, \"seeds\": %u, \"epochs\": %u, \"tlp_epochs\": %u, "
-                  "\"per_task\": %u, \"test_per_task\": %u, \"train_programs\": %zu, \"test_programs\": %zu, "
-                  "\"gain\": [",
+                  "\"per_task\": %u, \"test_per_task\": %u, \"train_programs\": %zu, \"test_programs\": %zu",
                   r->round, r->within, r->epsilon, r->seeds, r->epochs, r->tlp_epochs, r->per_task, r->test_per_task,
                   r->train_programs, r->test_programs);
-    for (uint32_t i = 0; i < r->seeds; i++)
-        tp_buf_printf(b, "%s%g", i ? ", " : "", r->gain[i]);
-    tp_buf_puts(b, "], \"orders\": [");
+    tp_buf_puts(b, ", \"orders\": [");
     for (uint32_t i = 0; i < r->n_rows && rc == 0; i++) {
         tp_buf_puts(b, i ? ",\n {\"order\": " : "\n {\"order\": ");
         tp_buf_json_str(b, r->row[i].name, strlen(r->row[i].name));

@@ -64,11 +64,9 @@ struct tl_search_report {
     uint32_t round, per_task, test_per_task, seeds, epochs, tlp_epochs;
     double within, epsilon;
     size_t train_programs, test_programs; /* of the first seed */
-    double *gain;                         /* [seeds], owned: what the validation tasks chose for the adapted order */
 };
 /* Rows of these names, for tasks 0..n_tasks-1. 0 or -TP_E_NO_MEMORY. */
-int tl_search_report_init(struct tl_search_report *r, const char *const *names, uint32_t n_rows, uint32_t n_tasks,
-                          uint32_t seeds);
+int tl_search_report_init(struct tl_search_report *r, const char *const *names, uint32_t n_rows, uint32_t n_tasks);
 void tl_search_report_free(struct tl_search_report *r);
 int tl_search_json(const struct tl_search_report *r, struct tp_buf *b);
 int tl_search_markdown(const struct tl_search_report *r, struct tp_buf *b);

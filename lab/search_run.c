@@ -1,5 +1,5 @@
 /* One seed after another: split, models, scores of all test programs; then task by task and view by view every order.
- * How much a tuner should learn from its own measurements (the gain) is chosen on the tasks that chose the epoch. */
+ */
 #include "lab/search_run.h"
 
 #include "lab/npy.h"
@@ -12,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_DRAWS = 1000, CHOOSE_PROGRAMS = 400 /* of a task that chooses the gain */ };
-static const double gains[] = {0, 0.01, 0.03, 0.1, 0.3, 1}; /* to choose from; 0: nothing is learnt */
+enum { RANDOM_DRAWS = 1000 };
 
-enum { TCLD, ADAPTED, RANDOM, BEST, TLP, FIRST_PEER = TLP + 1 /* one less without TLP */ };
+enum { TCLD, RANDOM, BEST, TLP, FIRST_PEER /* one less without TLP */ };
 
 void tl_search_defaults(struct tl_search_opts *o)
 {
@@ -31,164 +30,56 @@ void tl_search_defaults(struct tl_search_opts *o)
                                  .within = 0.05};
 }
 
-/* One seed. score[row]: of all test programs; NULL where the row needs none. */
+/* One seed. score[row]: of all test programs, owned; NULL where the row needs none. */
 struct run {
     const struct tl_corpus *c;
     const struct tl_search_opts *o;
     struct tl_search_report *r;
     struct tl_split split;
     uint64_t seed;
-    struct tl_look own;
     double *score[FIRST_PEER + TL_SEARCH_PEERS];
-    double gain;
 };
-
-/* A task's programs as one view has them. */
-struct table {
-    struct tl_search_task t;
-    double *seen, *judged, *score;
-    float *features;
-    uint32_t *at; /* place among the split's test programs */
-    uint32_t *order;
-};
-
-static bool table_new(struct table *b, uint32_t n, int n_features)
-{
-    *b = (struct table){.seen = malloc((n + 1) * sizeof *b->seen),
-                        .judged = malloc((n + 1) * sizeof *b->judged),
-                        .score = malloc((n + 1) * sizeof *b->score),
-                        .features = malloc(((size_t)n * n_features + 1) * sizeof *b->features),
-                        .at = malloc((n + 1) * sizeof *b->at),
-                        .order = malloc((n + 1) * sizeof *b->order)};
-    return b->seen && b->judged && b->score && b->features && b->at && b->order;
-}
-
-static void table_free(struct table *b)
-{
-    free(b->seen);
-    free(b->judged);
-    free(b->score);
-    free(b->features);
-    free(b->at);
-    free(b->order);
-}
-
-/* The n programs list[at], list[at + 1] ... of a task, of which v speaks; those that the view cannot judge are left
- * out.
- */
-static void table_fill(struct table *b, const struct run *k, const uint32_t *list, const struct tl_look *v, uint32_t at,
-                       uint32_t n, enum tl_search_view view)
-{
-    const size_t f = (size_t)v->n_features;
-    uint32_t m = 0;
-    for (uint32_t i = at; i < at + n; i++) {
-        const struct tl_program *p = &k->c->programs[k->split.program[list[i]]];
-        double two[2] = {p->min_cost, p->min_cost};
-        if (view == TL_SEARCH_BY_ANOTHER && !tl_two_measurements(k->c, p, true, two) &&
-            !tl_two_measurements(k->c, p, false, two))
-            continue;
-        b->seen[m] = two[0];
-        b->judged[m] = two[1];
-        b->score[m] = v->score[i];
-        memcpy(b->features + m * f, v->features + i * f, f * sizeof *v->features);
-        b->at[m++] = i;
-    }
-    b->t = (struct tl_search_task){.n = m, .seen = b->seen, .judged = b->judged};
-    if (m)
-        b->t.goal = tl_search_goal(b->seen, b->judged, m, k->o->within);
-}
-
-static uint32_t task_end(const struct tl_split *s, const uint32_t *list, uint32_t at, size_t n)
-{
-    uint32_t j = at;
-    while (j < n && s->d->task[list[j]] == s->d->task[list[at]])
-        j++;
-    return j;
-}
-
-/* ---- how much to learn ---- */
-
-/* Adds ln of the measurements that a validation task takes with each gain. */
-static int try_gains(const struct run *k, struct table *b, const struct tl_look *v, double *ln_needed)
-{
-    struct tl_search_adapt a = {b->features, v->n_features, 0};
-    struct tl_search_how how = {.round = k->o->round, .adapt = &a};
-    int rc = 0;
-    for (size_t g = 0; g < sizeof gains / sizeof *gains && rc == 0; g++) {
-        a.gain = gains[g];
-        rc = tl_search_order(&b->t, b->score, &how, b->order);
-        if (rc == 0)
-            ln_needed[g] += log(tl_search_needed(&b->t, b->order));
-    }
-    return rc;
-}
-
-static int choose_gain(struct run *k, const struct tm_model *m, struct tp_err *e)
-{
-    const struct tl_split *s = &k->split;
-    struct tl_look v;
-    struct table b = {0};
-    double ln_needed[sizeof gains / sizeof *gains] = {0};
-    size_t best = 0;
-    int rc = tl_look_make(s->d, m, s->valid, s->n_valid, &v, e);
-    if (rc)
-        return rc;
-    if (!table_new(&b, CHOOSE_PROGRAMS, v.n_features))
-        rc = -TP_E_NO_MEMORY;
-    for (uint32_t i = 0, j; i < s->n_valid && rc == 0; i = j) {
-        j = task_end(s, s->valid, i, s->n_valid);
-        if (j - i < k->o->min_programs)
-            continue;
-        table_fill(&b, k, s->valid, &v, i, j - i < CHOOSE_PROGRAMS ? j - i : CHOOSE_PROGRAMS, TL_SEARCH_AS_MEASURED);
-        if (isfinite(b.t.goal))
-            rc = try_gains(k, &b, &v, ln_needed);
-    }
-    for (size_t g = 1; g < sizeof gains / sizeof *gains; g++)
-        best = ln_needed[g] < ln_needed[best] ? g : best;
-    k->gain = gains[best];
-    table_free(&b);
-    tl_look_free(&v);
-    return rc ? tp_fail(e, TP_E_NO_MEMORY, "no memory to replay the validation tasks") : 0;
-}
 
 /* ---- scores ---- */
 
-static int train(struct run *k, const struct tl_split *s, const struct tl_split_opts *so, int epochs,
-                 struct tm_model **m, struct tp_err *e)
+/* A model of ours, trained on a split, scores the test programs. */
+static int score_own(const struct run *k, const struct tl_split *s, const struct tl_split_opts *so, int epochs,
+                     double **score, struct tp_err *e)
 {
     const struct tl_search_opts *o = k->o;
-    struct tl_search_train t = {.epochs = epochs,
-                                .threads = o->threads,
-                                .dir = o->models,
-                                .progress = o->progress,
-                                .progress_arg = o->progress_arg};
+    const struct tl_search_train t = {.epochs = epochs,
+                                      .threads = o->threads,
+                                      .dir = o->models,
+                                      .progress = o->progress,
+                                      .progress_arg = o->progress_arg};
+    struct tm_model *m = NULL;
+    size_t n = s->n_test;
     if (!o->quiet)
         fprintf(stderr, "seed %llu: %s, %zu programs to train on\n", (unsigned long long)k->seed,
                 tclfeat_version(s->d->features), s->n_train);
-    return tl_search_model(s, so, &t, m, e);
+    int rc = tl_search_model(s, so, &t, &m, e);
+    double *latency = malloc((n + 1) * sizeof *latency);
+    *score = malloc((n + 1) * sizeof **score);
+    if (rc == 0 && !(latency && *score && tm_predict_dataset(m, s->d, s->test, n, *score, latency, NULL) == 0))
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
+    free(latency);
+    tm_model_free(m);
+    return rc;
 }
 
 /* TLP's rows see the same programs in the same order: only the encoding differs. */
 static int score_tlp(struct run *k, struct tl_split_opts so, char *const *keys, size_t n_keys, struct tp_err *e)
 {
     struct tl_split s;
-    struct tm_model *m = NULL;
-    size_t n = k->split.n_test;
     so.tlp = true;
     int rc = tl_split_make(k->c, keys, n_keys, &so, &s, e);
     if (rc)
         return rc;
-    rc = train(k, &s, &so, k->o->tlp_epochs, &m, e);
-    double *latency = malloc((n + 1) * sizeof *latency);
-    k->score[TLP] = malloc((n + 1) * sizeof *latency);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        if (s.n_test != n || s.program[s.test[i]] != k->split.program[k->split.test[i]])
-            rc = tp_fail(e, TP_E_UNUSABLE, "TLP's rows are there for other programs");
-    if (rc == 0 &&
-        !(latency && k->score[TLP] && tm_predict_dataset(m, s.d, s.test, n, k->score[TLP], latency, NULL) == 0))
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
-    free(latency);
-    tm_model_free(m);
+    bool same = s.n_test == k->split.n_test;
+    for (size_t i = 0; same && i < s.n_test; i++)
+        same = s.program[s.test[i]] == k->split.program[k->split.test[i]];
+    rc = same ? score_own(k, &s, &so, k->o->tlp_epochs, &k->score[TLP], e)
+              : tp_fail(e, TP_E_UNUSABLE, "TLP's rows are there for other programs");
     tl_split_free(&s);
     return rc;
 }
@@ -217,14 +108,7 @@ static uint32_t first_peer(const struct tl_search_opts *o)
 
 static int score_all(struct run *k, const struct tl_split_opts *so, char *const *keys, size_t n_keys, struct tp_err *e)
 {
-    struct tm_model *m = NULL;
-    int rc = train(k, &k->split, so, k->o->epochs, &m, e);
-    if (rc == 0)
-        rc = tl_look_make(k->split.d, m, k->split.test, k->split.n_test, &k->own, e);
-    if (rc == 0)
-        rc = choose_gain(k, m, e);
-    tm_model_free(m);
-    k->score[TCLD] = k->score[ADAPTED] = k->own.score;
+    int rc = score_own(k, &k->split, so, k->o->epochs, &k->score[TCLD], e);
     if (rc == 0 && k->o->tlp_epochs)
         rc = score_tlp(k, *so, keys, n_keys, e);
     for (uint32_t i = 0; i < k->o->n_peers && rc == 0; i++)
@@ -234,23 +118,69 @@ static int score_all(struct run *k, const struct tl_split_opts *so, char *const 
 
 /* ---- replays ---- */
 
-static int replay_row(const struct run *k, struct table *b, uint32_t row, const struct tl_search_how *how,
-                      const struct tl_search_random *random, uint32_t task, struct tl_search_tally *t)
+/* A task's programs as one view has them. */
+struct table {
+    struct tl_search_task t;
+    double *seen, *judged, *score;
+    uint32_t *at; /* place among the split's test programs */
+    uint32_t *order;
+};
+
+static bool table_new(struct table *b, uint32_t n)
 {
-    for (uint32_t i = 0; i < b->t.n; i++)
+    *b = (struct table){.seen = malloc((n + 1) * sizeof *b->seen),
+                        .judged = malloc((n + 1) * sizeof *b->judged),
+                        .score = malloc((n + 1) * sizeof *b->score),
+                        .at = malloc((n + 1) * sizeof *b->at),
+                        .order = malloc((n + 1) * sizeof *b->order)};
+    return b->seen && b->judged && b->score && b->at && b->order;
+}
+
+static void table_free(struct table *b)
+{
+    free(b->seen);
+    free(b->judged);
+    free(b->score);
+    free(b->at);
+    free(b->order);
+}
+
+/* Test programs from..to of the split, one task; those that the view cannot judge are left out. */
+static void table_fill(struct table *b, const struct run *k, uint32_t from, uint32_t to, enum tl_search_view view)
+{
+    uint32_t m = 0;
+    for (uint32_t i = from; i < to; i++) {
+        const struct tl_program *p = &k->c->programs[k->split.program[k->split.test[i]]];
+        double two[2] = {p->min_cost, p->min_cost};
+        if (view == TL_SEARCH_BY_ANOTHER && !tl_two_measurements(k->c, p, true, two) &&
+            !tl_two_measurements(k->c, p, false, two))
+            continue;
+        b->seen[m] = two[0];
+        b->judged[m] = two[1];
+        b->at[m++] = i;
+    }
+    b->t = (struct tl_search_task){.n = m, .seen = b->seen, .judged = b->judged};
+    if (m)
+        b->t.goal = tl_search_goal(b->seen, b->judged, m, k->o->within);
+}
+
+static int replay_row(const struct run *k, struct table *b, uint32_t row, const struct tl_search_random *random,
+                      uint32_t task, struct tl_search_tally *t)
+{
+    const uint32_t n = b->t.n, round = k->o->round;
+    for (uint32_t i = 0; i < n; i++)
         b->score[i] = row == BEST ? -b->seen[i] : k->score[row][b->at[i]];
-    int rc = tl_search_order(&b->t, b->score, how, b->order);
+    int rc = tl_search_order(b->score, n, row == BEST ? 0 : k->o->epsilon, k->seed * 1000003 + task, b->order);
     if (rc)
         return rc;
     uint32_t needed = tl_search_needed(&b->t, b->order);
-    tl_search_add(t, task, needed, tl_search_in_rounds(needed, b->t.n, how->round), needed <= how->round, random);
+    tl_search_add(t, task, needed, tl_search_in_rounds(needed, n, round), needed <= round, random);
     tl_search_curve(&b->t, b->order, 1, t->curve, TL_SEARCH_CURVE);
     return 0;
 }
 
 static int replay(const struct run *k, struct table *b, enum tl_search_view view, uint32_t task)
 {
-    const struct tl_search_adapt a = {b->features, k->own.n_features, k->gain};
     struct tl_search_random random;
     uint32_t good = 0;
     int rc = 0;
@@ -262,15 +192,11 @@ static int replay(const struct run *k, struct table *b, enum tl_search_view view
         tl_search_random_drawn(&b->t, k->o->round, RANDOM_DRAWS, k->seed ^ task, b->order, &random);
     for (uint32_t row = 0; row < k->r->n_rows && rc == 0; row++) {
         struct tl_search_tally *t = &k->r->row[row].tally[view];
-        struct tl_search_how how = {.round = k->o->round,
-                                    .epsilon = row == BEST ? 0 : k->o->epsilon,
-                                    .seed = k->seed * 1000003 + task,
-                                    .adapt = row == ADAPTED ? &a : NULL};
         if (row == RANDOM) {
             tl_search_add(t, task, random.needed, random.in_rounds, random.first_round, &random);
             tl_search_random_curve(&b->t, 1, t->curve, TL_SEARCH_CURVE, b->order);
         } else
-            rc = replay_row(k, b, row, &how, &random, task, t);
+            rc = replay_row(k, b, row, &random, task, t);
     }
     return rc;
 }
@@ -279,12 +205,13 @@ static int replay_all(const struct run *k, struct tp_err *e)
 {
     const struct tl_split *s = &k->split;
     int rc = 0;
-    for (uint32_t i = 0, j; i < s->n_test && rc == 0; i = j) {
-        struct table b = {0};
-        j = task_end(s, s->test, i, s->n_test);
-        rc = table_new(&b, j - i, k->own.n_features) ? 0 : -TP_E_NO_MEMORY;
+    for (uint32_t i = 0, j; i < s->n_test && rc == 0; i = j) { /* a task's programs stand together */
+        struct table b;
+        for (j = i; j < s->n_test && s->d->task[s->test[j]] == s->d->task[s->test[i]]; j++)
+            ;
+        rc = table_new(&b, j - i) ? 0 : -TP_E_NO_MEMORY;
         for (enum tl_search_view v = 0; v < TL_SEARCH_VIEWS && rc == 0; v++) {
-            table_fill(&b, k, s->test, &k->own, i, j - i, v);
+            table_fill(&b, k, i, j, v);
             if (b.t.n >= k->o->min_programs)
                 rc = replay(k, &b, v, k->c->programs[s->program[s->test[i]]].task);
         }
@@ -311,10 +238,8 @@ static int run_seed(struct run *k, char *const *keys, size_t n_keys, struct tp_e
         k->r->train_programs = k->split.n_train + k->split.n_valid;
         k->r->test_programs = k->split.n_test;
     }
-    k->r->gain[k->seed - 1] = k->gain;
-    for (uint32_t i = TLP; i < k->r->n_rows; i++)
+    for (uint32_t i = 0; i < k->r->n_rows; i++)
         free(k->score[i]);
-    tl_look_free(&k->own);
     tl_split_free(&k->split);
     return rc;
 }
@@ -322,22 +247,20 @@ static int run_seed(struct run *k, char *const *keys, size_t n_keys, struct tp_e
 int tl_search_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys, const struct tl_search_opts *o,
                   struct tl_search_report *r, struct tp_err *e)
 {
-    const char *names[FIRST_PEER + TL_SEARCH_PEERS] = {[TCLD] = "tcld",
-                                                       [ADAPTED] = "tcld, learning as it measures",
-                                                       [RANDOM] = "random",
-                                                       [BEST] = "best possible",
-                                                       [TLP] = "this network on TLP's rows"};
+    const char *names[FIRST_PEER + TL_SEARCH_PEERS] = {
+        [TCLD] = "tcld", [RANDOM] = "random", [BEST] = "best possible", [TLP] = "this network on TLP's rows"};
     uint32_t n = first_peer(o);
     for (uint32_t i = 0; i < o->n_peers; i++)
         names[n++] = o->peer[i].name;
     *r = (struct tl_search_report){.round = o->round,
                                    .per_task = o->per_task,
                                    .test_per_task = o->test_per_task,
+                                   .seeds = o->seeds,
                                    .epochs = (uint32_t)o->epochs,
                                    .tlp_epochs = (uint32_t)o->tlp_epochs,
                                    .within = o->within,
                                    .epsilon = o->epsilon};
-    int rc = tl_search_report_init(r, names, n, c->n_tasks, o->seeds);
+    int rc = tl_search_report_init(r, names, n, c->n_tasks);
     if (rc)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for %u orders", n);
     for (uint32_t seed = 1; seed <= o->seeds && rc == 0; seed++) {
