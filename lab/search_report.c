@@ -16,6 +16,7 @@ static const struct {
     [TL_SEARCH_LN_RATIO_IN_ROUNDS] = {"ratio_to_random_in_rounds", true},
     [TL_SEARCH_LN_RATIO_DRAWN] = {"ratio_to_drawn_orders", true},
     [TL_SEARCH_FIRST_ROUND] = {"within_first_round", false},
+    [TL_SEARCH_QUARTER] = {"within_quarter_of_random", false},
 };
 
 static const char *const views[TL_SEARCH_VIEWS] = {"as_measured", "by_another_measurement"};
@@ -30,6 +31,7 @@ void tl_search_add(struct tl_search_tally *t, uint32_t task, double needed, doub
         [TL_SEARCH_LN_RATIO_IN_ROUNDS] = log(in_rounds / random->in_rounds),
         [TL_SEARCH_LN_RATIO_DRAWN] = log(needed) - random->ln_needed,
         [TL_SEARCH_FIRST_ROUND] = first_round,
+        [TL_SEARCH_QUARTER] = 4 * needed <= random->needed,
     };
     for (int i = 0; i < TL_SEARCH_FIGURES; i++)
         t->sum[i][task] += v[i];
@@ -173,24 +175,23 @@ static int view_markdown(const struct tl_search_report *r, enum tl_search_view v
 {
     struct tl_search_summary s;
     int rc = 0;
-    tp_buf_printf(
-        b,
-        "| order | measurements | of random's | of random orders' geometric mean | whole rounds | of random's "
-        "in rounds | over %s's | done in round 1 | top-1 | after %u |\n|---|---|---|---|---|---|---|---|---|"
-        "---|\n",
-        r->row[0].name, r->round);
+    tp_buf_printf(b,
+                  "| order | measurements | of random's | of drawn orders' | in rounds | of random's | times %s's | ≤ "
+                  "¼ of random's | "
+                  "done in round 1 | T/best after 1 | after %u |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+                  r->row[0].name, r->round);
     for (uint32_t i = 0; i < r->n_rows && rc == 0; i++) {
         rc = tl_search_summarise(&r->row[i].tally[v], &r->row[0].tally[v], &s);
         const double *x = s.value;
         const struct tm_interval *c = s.interval;
         tp_buf_printf(b,
                       "| %s | %.2f (%.2f–%.2f) | %.3f (%.3f–%.3f) | %.3f (%.3f–%.3f) | %.1f | %.3f | %.2f "
-                      "(%.2f–%.2f) | %.0f %% | %.3f | %.3f |\n",
+                      "(%.2f–%.2f) | %.0f %% | %.0f %% | %.3f | %.3f |\n",
                       r->row[i].name, x[TL_SEARCH_LN_NEEDED], c[TL_SEARCH_LN_NEEDED].lo, c[TL_SEARCH_LN_NEEDED].hi,
                       x[TL_SEARCH_LN_RATIO], c[TL_SEARCH_LN_RATIO].lo, c[TL_SEARCH_LN_RATIO].hi,
                       x[TL_SEARCH_LN_RATIO_DRAWN], c[TL_SEARCH_LN_RATIO_DRAWN].lo, c[TL_SEARCH_LN_RATIO_DRAWN].hi,
                       x[TL_SEARCH_LN_IN_ROUNDS], x[TL_SEARCH_LN_RATIO_IN_ROUNDS], s.against, s.against_interval.lo,
-                      s.against_interval.hi, 100 * x[TL_SEARCH_FIRST_ROUND], s.curve[0],
+                      s.against_interval.hi, 100 * x[TL_SEARCH_QUARTER], 100 * x[TL_SEARCH_FIRST_ROUND], s.curve[0],
                       s.curve[r->round < TL_SEARCH_CURVE ? r->round - 1 : TL_SEARCH_CURVE - 1]);
     }
     return rc;

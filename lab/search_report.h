@@ -26,6 +26,7 @@ enum tl_search_figure {
     TL_SEARCH_LN_RATIO_IN_ROUNDS, /* both in whole rounds */
     TL_SEARCH_LN_RATIO_DRAWN,     /* to the geometric mean of random orders: like for like, and stricter */
     TL_SEARCH_FIRST_ROUND,        /* share of replays that the first round ended */
+    TL_SEARCH_QUARTER,            /* share of replays that took at most a quarter of random's expectation */
     TL_SEARCH_FIGURES
 };
 

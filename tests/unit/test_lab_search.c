@@ -209,7 +209,8 @@ START_TEST(figures_are_geometric_means_over_seeds_then_tasks)
     ck_assert_double_eq_tol(s.value[TL_SEARCH_LN_RATIO], 1, 1e-9);
     ck_assert_double_eq_tol(s.value[TL_SEARCH_LN_RATIO_IN_ROUNDS], 1, 1e-9); /* 10/20 and 20/10 */
     ck_assert_double_eq_tol(s.value[TL_SEARCH_FIRST_ROUND], 0.5, 1e-9);
-    ck_assert_double_eq_tol(s.against, 1.5, 1e-9); /* sqrt(4/4 * 9/4) */
+    ck_assert_double_eq_tol(s.value[TL_SEARCH_QUARTER], 0.25, 1e-9); /* 2 of 12, but not 8; nor 9 of 3 */
+    ck_assert_double_eq_tol(s.against, 1.5, 1e-9);                   /* sqrt(4/4 * 9/4) */
     ck_assert_double_eq_tol(s.interval[TL_SEARCH_LN_NEEDED].lo, 4, 1e-9);
     ck_assert_double_eq_tol(s.interval[TL_SEARCH_LN_NEEDED].hi, 9, 1e-9);
     tl_search_report_free(&r);
