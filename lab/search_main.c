@@ -206,6 +206,7 @@ int tl_search_main(int argc, char **argv)
             break;
         case O_MODELS:
             o.models = optarg;
+            mkdir(optarg, 0777); /* as with --out: if it cannot be made, writing says so */
             break;
         case O_OUT:
             out = optarg;

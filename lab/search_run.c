@@ -84,20 +84,25 @@ static int score_tlp(struct run *k, struct tl_split_opts so, char *const *keys, 
     return rc;
 }
 
+/* {seed} in the path stands for the seed. */
 static int score_peer(struct run *k, uint32_t peer, double **score, struct tp_err *e)
 {
     const char *path = k->o->peer[peer].path, *mark = strstr(path, "{seed}");
-    char *file = NULL;
+    struct tp_buf file = {0};
     size_t n = 0;
-    if (mark ? asprintf(&file, "%.*s%llu%s", (int)(mark - path), path, (unsigned long long)k->seed,
-                        mark + strlen("{seed}")) < 0
-             : (file = strdup(path)) == NULL)
+    if (mark)
+        tp_buf_printf(&file, "%.*s%llu%s", (int)(mark - path), path, (unsigned long long)k->seed,
+                      mark + strlen("{seed}"));
+    else
+        tp_buf_puts(&file, path);
+    tp_buf_putc(&file, '\0');
+    if (file.oom)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a path");
-    int rc = tl_npy_read(file, score, &n, e);
+    int rc = tl_npy_read(file.p, score, &n, e);
     if (rc == 0 && n != k->split.n_test)
-        rc = tp_fail(e, TP_E_UNUSABLE, "%s has %zu scores, the split %zu test programs (--test-per-task)", file, n,
+        rc = tp_fail(e, TP_E_UNUSABLE, "%s has %zu scores, the split %zu test programs (--test-per-task)", file.p, n,
                      k->split.n_test);
-    free(file);
+    tp_buf_free(&file);
     return rc;
 }
 
