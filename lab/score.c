@@ -136,8 +136,7 @@ void tl_score_free(struct tl_score *s)
     *s = (struct tl_score){0};
 }
 
-/* Two measurements of a program that know nothing of each other, as far as the log has them. */
-static bool two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2])
+bool tl_two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2])
 {
     uint32_t n = 0;
     const double *costs;
@@ -161,7 +160,7 @@ static int ceiling(const struct tl_corpus *c, const struct tl_split *s, uint32_t
     size_t n = 0;
     for (size_t i = 0; i < s->n_test; i++) {
         double two[2];
-        if (!two_measurements(c, &c->programs[s->program[s->test[i]]], by_record, two))
+        if (!tl_two_measurements(c, &c->programs[s->program[s->test[i]]], by_record, two))
             continue;
         a[n] = -two[0];
         b[n] = two[1];

@@ -39,6 +39,9 @@ struct tl_ceiling {
     double perfect;              /* pairwise of the true order judged by one measurement: p^2 + (1-p)^2 = pairwise */
     double top1_mean, top5_mean; /* of one measurement judged by the other */
 };
+/* Two measurements of a program that know nothing of each other, as far as the log has them: the minima of its first
+ * two records, or of a record's repeats, odd against even. false: there is one only. */
+bool tl_two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2]);
 int tl_ceiling_make(const struct tl_corpus *c, const struct tl_split *s, uint32_t min_programs, struct tl_ceiling *out,
                     struct tp_err *e);
 
