@@ -1,0 +1,273 @@
+/* Leases: which agent measures which candidates until when.
+ *
+ * Invariant: a candidate is on at most one lease, and every lease ends by itself: at `expires` by the clock, which a
+ * restart does not stop. Whoever takes a lease first clears away what is over, so the sweep is only for the eye of
+ * whoever counts. Thread: any; everything runs on the writer. */
+#include "store/db.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* 1 when there was a row, whose first column is *v. */
+static int first1(struct st_db *db, enum st_sql id, int64_t a, int64_t *v, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, id);
+    st_q_int(&q, a);
+    return st_q_first(&q, v, e);
+}
+
+static int run1(struct st_db *db, enum st_sql id, int64_t a, int64_t *changes, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, id);
+    st_q_int(&q, a);
+    int rc = st_q_run(&q, e);
+    if (rc == 0 && changes)
+        *changes = sqlite3_changes64(db->h);
+    return rc;
+}
+
+/* *returned = candidates of leases that are over. */
+static int expire(struct st_db *db, int64_t now, int64_t *returned, struct tp_err *e)
+{
+    int64_t one;
+    *returned = 0;
+    int rc = first1(db, ST_SQL_W_LEASE_EXPIRED, now, &one, e);
+    if (rc <= 0)
+        return rc;
+    rc = run1(db, ST_SQL_W_CANDIDATE_EXPIRE, now, returned, e);
+    return rc < 0 ? rc : run1(db, ST_SQL_W_LEASE_EXPIRE, now, NULL, e);
+}
+
+/* ---- take ---- */
+
+struct take {
+    const struct st_lease_ask *ask;
+    char token[ST_TOKEN_LEN + 1];
+    struct st_lease lease;
+};
+
+static int with_agent(struct st_db *db, enum st_sql id, int64_t hw, const char *agent, int64_t *v, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, id);
+    st_q_int(&q, hw);
+    st_q_text(&q, agent);
+    int rc = st_q_first(&q, v, e);
+    return rc < 0 ? rc : 0;
+}
+
+static int counts(struct st_db *db, int64_t hw, int64_t *selected, int64_t *leased, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ST_SQL_W_CANDIDATE_WAITING);
+    st_q_int(&q, hw);
+    int rc = st_q_step(&q, e);
+    if (rc > 0) {
+        *selected = st_col_int(&q, 0);
+        *leased = st_col_int(&q, 1);
+    }
+    st_q_end(&q);
+    return rc < 0 ? rc : 0;
+}
+
+/* How many the agent may have now: an equal share, not more than it asks for; 0 when none wait. */
+static int share(struct st_db *db, int64_t hw, const struct st_lease_ask *ask, int64_t *out, struct tp_err *e)
+{
+    int64_t selected = 0, leased = 0, others = 0, held = 0;
+    int rc = counts(db, hw, &selected, &leased, e);
+    if (rc == 0)
+        rc = with_agent(db, ST_SQL_W_LEASE_OTHERS, hw, ask->agent, &others, e);
+    if (rc == 0)
+        rc = with_agent(db, ST_SQL_W_LEASE_HELD, hw, ask->agent, &held, e);
+    if (rc < 0)
+        return rc;
+    int64_t n = (selected + leased + others) / (others + 1) - held;
+    n = n < 1 ? 1 : n > ask->max ? ask->max : n;
+    *out = selected < n ? selected : n;
+    return 0;
+}
+
+static int take(struct st_db *db, void *arg, struct tp_err *e)
+{
+    struct take *w = arg;
+    const struct st_lease_ask *a = w->ask;
+    int64_t hw, n = 0, returned, got = 0;
+    w->lease = (struct st_lease){0};
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_ID);
+    st_q_text(&q, a->hardware);
+    int rc = st_q_first(&q, &hw, e);
+    if (rc <= 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
+    if ((rc = expire(db, a->now, &returned, e)) < 0 || (rc = share(db, hw, a, &n, e)) < 0 || n == 0)
+        return rc;
+    q = st_q_begin(db, ST_SQL_W_LEASE_INSERT);
+    st_q_text(&q, w->token);
+    st_q_int(&q, hw);
+    st_q_text(&q, a->agent);
+    st_q_int(&q, a->ttl);
+    st_q_int(&q, a->now);
+    st_q_int(&q, a->now + a->ttl);
+    if ((rc = st_q_run(&q, e)) < 0)
+        return rc;
+    int64_t id = sqlite3_last_insert_rowid(db->h);
+    q = st_q_begin(db, ST_SQL_W_CANDIDATE_LEASE);
+    st_q_int(&q, id);
+    st_q_int(&q, hw);
+    st_q_int(&q, n);
+    if ((rc = st_q_run(&q, e)) < 0)
+        return rc;
+    got = sqlite3_changes64(db->h);
+    q = st_q_begin(db, ST_SQL_W_LEASE_OPEN);
+    st_q_int(&q, id);
+    st_q_int(&q, got);
+    if ((rc = st_q_run(&q, e)) < 0)
+        return rc;
+    w->lease = (struct st_lease){.id = id, .open = got, .expires = a->now + a->ttl};
+    snprintf(w->lease.token, sizeof w->lease.token, "%s", w->token);
+    return 0;
+}
+
+/* Nobody can guess a token, so only the agent that holds a lease ends it. */
+static int make_token(char out[ST_TOKEN_LEN + 1], struct tp_err *e)
+{
+    uint8_t bytes[ST_TOKEN_LEN / 2];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return tp_fail(e, TP_E_INTERNAL, "the system gives no random bytes");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+int st_lease_take(struct st_store *s, const struct st_lease_ask *ask, struct st_lease *out, struct tp_err *e)
+{
+    struct take w = {.ask = ask};
+    if (!st_id_valid(ask->agent))
+        return tp_fail(e, TP_E_BAD_IDENTIFIER, "names of agents match [a-z0-9][a-z0-9._-]{0,62}");
+    int rc = make_token(w.token, e);
+    if (rc == 0)
+        rc = st_write(s, take, &w, e);
+    if (rc == 0)
+        *out = w.lease;
+    return rc;
+}
+
+/* ---- renew, return ---- */
+
+struct with_token {
+    const char *token;
+    int64_t ttl, now, returned;
+    struct st_lease lease;
+};
+
+static int find(struct st_db *db, struct with_token *w, int64_t *id, int64_t *ttl, int64_t *open, struct tp_err *e)
+{
+    int64_t returned;
+    int rc = expire(db, w->now, &returned, e);
+    if (rc < 0)
+        return rc;
+    struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_FIND);
+    st_q_text(&q, w->token);
+    rc = st_q_step(&q, e);
+    if (rc > 0) {
+        *id = st_col_int(&q, 0);
+        *ttl = st_col_int(&q, 1);
+        *open = st_col_int(&q, 2);
+    }
+    st_q_end(&q);
+    return rc;
+}
+
+static int unknown(const char *token, struct tp_err *e)
+{
+    return tp_fail(e, TP_E_UNKNOWN_LEASE,
+                   "there is no lease \"%.40s\": it was returned, ran out, or all of it is measured", token);
+}
+
+static int renew(struct st_db *db, void *arg, struct tp_err *e)
+{
+    struct with_token *w = arg;
+    int64_t id = 0, ttl = 0, open = 0;
+    w->lease.id = 0;
+    int rc = find(db, w, &id, &ttl, &open, e);
+    if (rc <= 0) /* not an error of the write: what had run out stays returned */
+        return rc;
+    ttl = w->ttl ? w->ttl : ttl;
+    struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_RENEW);
+    st_q_int(&q, id);
+    st_q_int(&q, ttl);
+    st_q_int(&q, w->now + ttl);
+    w->lease = (struct st_lease){.id = id, .open = open, .expires = w->now + ttl};
+    return st_q_run(&q, e);
+}
+
+int st_lease_renew(struct st_store *s, const char *token, int64_t ttl, int64_t now, struct st_lease *out,
+                   struct tp_err *e)
+{
+    struct with_token w = {.token = token, .ttl = ttl, .now = now};
+    int rc = st_write(s, renew, &w, e);
+    if (rc == 0 && w.lease.id == 0)
+        rc = unknown(token, e);
+    if (rc < 0)
+        return rc;
+    *out = w.lease;
+    snprintf(out->token, sizeof out->token, "%s", token);
+    return 0;
+}
+
+static int give_back(struct st_db *db, void *arg, struct tp_err *e)
+{
+    struct with_token *w = arg;
+    int64_t id = 0, ttl, open;
+    w->lease.id = 0;
+    int rc = find(db, w, &id, &ttl, &open, e);
+    if (rc <= 0)
+        return rc;
+    w->lease.id = id;
+    rc = run1(db, ST_SQL_W_CANDIDATE_RETURN, id, &w->returned, e);
+    return rc < 0 ? rc : run1(db, ST_SQL_W_LEASE_DELETE, id, NULL, e);
+}
+
+int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t *returned, struct tp_err *e)
+{
+    struct with_token w = {.token = token, .now = now};
+    int rc = st_write(s, give_back, &w, e);
+    if (rc == 0 && w.lease.id == 0)
+        rc = unknown(token, e);
+    if (rc == 0)
+        *returned = w.returned;
+    return rc;
+}
+
+/* ---- sweep ---- */
+
+struct sweep {
+    struct st_op op; /* first: the writer hands it back */
+    int64_t now, returned;
+    void (*done)(void *arg, int64_t returned);
+    void *arg;
+};
+
+static int sweep_run(struct st_store *s, struct st_op *op, struct tp_err *e)
+{
+    struct sweep *w = (struct sweep *)op;
+    return expire(&s->db, w->now, &w->returned, e);
+}
+
+static void sweep_finish(struct st_op *op)
+{
+    struct sweep *w = (struct sweep *)op;
+    w->done(w->arg, op->code == 0 ? w->returned : 0);
+    free(w);
+}
+
+int st_lease_sweep(struct st_store *s, int64_t now, void (*done)(void *arg, int64_t returned), void *arg,
+                   struct tp_err *e)
+{
+    struct sweep *w = calloc(1, sizeof *w);
+    if (!w)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory to end leases");
+    *w = (struct sweep){.op = {.rows = 1, .run = sweep_run, .finish = sweep_finish}, .now = now, .done = done, .arg = arg};
+    int rc = st_writer_push(s, &w->op, true, e);
+    if (rc < 0)
+        free(w);
+    return rc;
+}
