@@ -169,11 +169,11 @@ struct st_pick {
     double score, r, d, u;
     int64_t turn; /* leases take turn 0 of every task first, then turn 1, ...; within a turn the highest score */
     bool waiting; /* it is selected already: only its turn changes */
+    bool taken;   /* set by the call: it was pooled and is selected now */
 };
-/* Those of p[0..n) that are still pooled become selected by the job `selection`. *selected = how many did. In steps of a
- * few hundred rows, so that others are not kept waiting; an error leaves those of the steps before it selected. */
-int st_candidates_select(struct st_store *s, int64_t selection, const struct st_pick *p, size_t n, size_t *selected,
-                         struct tp_err *e);
+/* Those of p[0..n) that are still pooled become selected by the job `selection`; `taken` tells which. In steps of a few
+ * hundred rows, so that others are not kept waiting; an error leaves those of the steps before it selected. */
+int st_candidates_select(struct st_store *s, int64_t selection, struct st_pick *p, size_t n, struct tp_err *e);
 
 enum { ST_TOKEN_LEN = 32 };
 struct st_lease {
@@ -181,6 +181,7 @@ struct st_lease {
     char token[ST_TOKEN_LEN + 1]; /* "" none was given */
     int64_t open;                 /* candidates that it holds */
     int64_t expires;              /* unix milliseconds */
+    int64_t expired;              /* st_lease_take: candidates of other leases that were over, given back first */
 };
 struct st_lease_ask {
     const char *hardware, *agent;
@@ -270,7 +271,7 @@ int st_evaluation_list(struct st_reader *r, int64_t hw, int64_t model, int64_t b
 /* ---- jobs ---- */
 struct st_job {
     int64_t id;
-    char kind[16]; /* "retrain", "evaluate" */
+    char kind[16]; /* "retrain", "evaluate", "selection" */
     char hardware[ST_ID_MAX + 1];
     char state[16];                     /* job states: daemon/jobstates.def */
     char *params, *result;              /* owned JSON texts */

@@ -168,16 +168,15 @@ int st_candidates_limit(struct st_db *db, int64_t hw, int64_t limit, struct tp_e
 
 struct selecting {
     int64_t selection;
-    const struct st_pick *p;
-    size_t n, selected;
+    struct st_pick *p;
+    size_t n;
 };
 
 static int select_some(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct selecting *w = arg;
-    w->selected = 0;
     for (size_t i = 0; i < w->n; i++) {
-        const struct st_pick *p = &w->p[i];
+        struct st_pick *p = &w->p[i];
         struct st_q q = st_q_begin(db, p->waiting ? ST_SQL_W_CANDIDATE_TURN : ST_SQL_W_CANDIDATE_SELECT);
         st_q_int(&q, p->candidate);
         if (!p->waiting)
@@ -192,24 +191,19 @@ static int select_some(struct st_db *db, void *arg, struct tp_err *e)
         int rc = st_q_run(&q, e);
         if (rc < 0)
             return rc;
-        w->selected += !p->waiting && sqlite3_changes64(db->h) > 0;
+        p->taken = !p->waiting && sqlite3_changes64(db->h) > 0;
     }
     return 0;
 }
 
-int st_candidates_select(struct st_store *s, int64_t selection, const struct st_pick *p, size_t n, size_t *selected,
-                         struct tp_err *e)
+int st_candidates_select(struct st_store *s, int64_t selection, struct st_pick *p, size_t n, struct tp_err *e)
 {
-    size_t sum = 0;
-    for (size_t at = 0; at < n; at += SELECT_ROWS) {
+    int rc = 0;
+    for (size_t at = 0; at < n && rc == 0; at += SELECT_ROWS) {
         struct selecting w = {.selection = selection, .p = p + at, .n = n - at < SELECT_ROWS ? n - at : SELECT_ROWS};
-        int rc = st_write(s, select_some, &w, e);
-        if (rc < 0)
-            return rc;
-        sum += w.selected;
+        rc = st_write(s, select_some, &w, e);
     }
-    *selected = sum;
-    return 0;
+    return rc;
 }
 
 /* ---- reading ---- */

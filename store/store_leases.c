@@ -90,14 +90,14 @@ static int take(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct take *w = arg;
     const struct st_lease_ask *a = w->ask;
-    int64_t hw, n = 0, returned, got = 0;
+    int64_t hw, n = 0, got;
     w->lease = (struct st_lease){0};
     struct st_q q = st_q_begin(db, ST_SQL_W_HW_ID);
     st_q_text(&q, a->hardware);
     int rc = st_q_first(&q, &hw, e);
     if (rc <= 0)
         return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
-    if ((rc = expire(db, a->now, &returned, e)) < 0 || (rc = share(db, hw, a, &n, e)) < 0 || n == 0)
+    if ((rc = expire(db, a->now, &w->lease.expired, e)) < 0 || (rc = share(db, hw, a, &n, e)) < 0 || n == 0)
         return rc;
     q = st_q_begin(db, ST_SQL_W_LEASE_INSERT);
     st_q_text(&q, w->token);
@@ -121,7 +121,9 @@ static int take(struct st_db *db, void *arg, struct tp_err *e)
     st_q_int(&q, got);
     if ((rc = st_q_run(&q, e)) < 0)
         return rc;
-    w->lease = (struct st_lease){.id = id, .open = got, .expires = a->now + a->ttl};
+    w->lease.id = id;
+    w->lease.open = got;
+    w->lease.expires = a->now + a->ttl;
     snprintf(w->lease.token, sizeof w->lease.token, "%s", w->token);
     return 0;
 }
