@@ -62,6 +62,7 @@ LIB_OBJ  := $(call obj,$(LIB_SRC)) $(KERN_OBJ)
 DOUBLE_OBJ := $(patsubst model/%.c,$(BUILD)/obj/model/%.double.o,$(wildcard model/real_*.c model/simd_*.c))
 DAEMON_OBJ := $(call obj,$(filter-out daemon/main.c,$(call src,daemon)))
 CLIENT_OBJ := $(call obj,$(filter-out clients/main_%.c,$(call src,clients)))
+REPLAY_OBJ := $(call obj,$(call src,clients/replay))
 LAB_OBJ    := $(call obj,$(call src,lab))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
@@ -76,7 +77,7 @@ UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call sr
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab and libtclfeat
+all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/replay $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab, replay, libtclfeat
 
 deps: ## find what is missing and install it (root or sudo), or print the line to type
 	$(Q)PKGS="$(PKGS)" PKG_CONFIG="$(PKG_CONFIG)" CC="$(CC)" sh config/deps.sh
@@ -122,6 +123,9 @@ $(BUILD)/lab: $(LAB_OBJ) $(BUILD)/libtcl.a
 $(BUILD)/demo: $(BUILD)/obj/clients/main_demo.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/replay: $(REPLAY_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/libtcl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -150,8 +154,8 @@ check: ## set up, lint, unit tests, black-box tests
 
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
-check-http: $(HTTP) $(BUILD)/tcld
-	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
+check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
+	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay $$t || exit 1; done
 
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh

@@ -148,7 +148,10 @@ static int read_weights(const json_t *body, struct td_select_params *p, struct t
         if (i == 3)
             return tp_fail_at(e, TP_E_UNKNOWN_KEY, "/weights", "\"weights\" has an unknown key; accepted: r, d, u");
         if (!json_is_number(v) || !(json_number_value(v) >= 0 && json_number_value(v) <= 1))
-            return tp_fail_at(e, TP_E_BAD_PARAMETER, i == 0 ? "/weights/r" : i == 1 ? "/weights/d" : "/weights/u",
+            return tp_fail_at(e, TP_E_BAD_PARAMETER,
+                              i == 0   ? "/weights/r"
+                              : i == 1 ? "/weights/d"
+                                       : "/weights/u",
                               "\"%s\" must be a number from 0 to 1", keys[i]);
         *at[i] = json_number_value(v);
     }

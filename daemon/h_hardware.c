@@ -58,8 +58,8 @@ static int print_detail(struct st_reader *r, const struct st_hardware *h, struct
     int64_t kb = 0, stale, candidates[ST_CANDIDATE_STATES];
     int rc;
 
-    if ((rc = st_hardware_counts(r, h->id, &c, e)) != 0 || (rc = st_candidate_counts(r, h->id, candidates, e)) != 0 || (rc = st_family_kb(r, h->family, &kb, e)) != 0 ||
-        (rc = staleness(r, h, &c, &stale, e)) != 0)
+    if ((rc = st_hardware_counts(r, h->id, &c, e)) != 0 || (rc = st_candidate_counts(r, h->id, candidates, e)) != 0 ||
+        (rc = st_family_kb(r, h->family, &kb, e)) != 0 || (rc = staleness(r, h, &c, &stale, e)) != 0)
         return rc;
     print_hardware(b, h);
     tp_buf_puts(b, ", \"kb_model\": ");

@@ -264,7 +264,8 @@ static int walk(struct load *l, struct st_reader *r, const int64_t n[ST_CANDIDAT
 
     l->total = l->cap = own + known;
     /* in an even draw a sample of k out of n is below k/n; a little less, for there must be room for all of it */
-    l->known_below = known < (size_t)programs ? (uint64_t)((double)known / (double)programs * 0.99 * 0x1p64) : UINT64_MAX;
+    l->known_below =
+        known < (size_t)programs ? (uint64_t)((double)known / (double)programs * 0.99 * 0x1p64) : UINT64_MAX;
     if (!allocate(l, own) || chunk_begin(l) != 0)
         return no_memory(e);
     rc = candidates(l, r, ST_POOLED, n[ST_POOLED], e);

@@ -1,5 +1,5 @@
-/* Measurements and candidates on their way in: a batch is hashed and packed by the thread that parsed it, so that the writer only runs
- * prepared statements.
+/* Measurements and candidates on their way in: a batch is hashed and packed by the thread that parsed it, so that the
+ * writer only runs prepared statements.
  *
  * A batch holds rows that point into one arena of bytes, and the task variants that its rows need. A variant may stand
  * there twice when many tasks alternate (the table that finds it again is direct-mapped); that costs room, not truth,
@@ -50,9 +50,9 @@ struct st_ingest {
     char agent[ST_ID_MAX + 1];
     char hardware[ST_ID_MAX + 1];
     bool has_agent;
-    int repeat;    /* > 0: a batch of candidates */
-    int64_t limit; /* of candidates that wait */
-    bool pool;     /* the writer's: the hardware has candidates that measurements may close */
+    int repeat;       /* > 0: a batch of candidates */
+    int64_t limit;    /* of candidates that wait */
+    bool pool;        /* the writer's: the hardware has candidates that measurements may close */
     int64_t received; /* unix seconds, milliseconds for candidates */
     struct row *rows;
     size_t n_rows, cap_rows;

@@ -267,7 +267,8 @@ int st_lease_sweep(struct st_store *s, int64_t now, void (*done)(void *arg, int6
     struct sweep *w = calloc(1, sizeof *w);
     if (!w)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory to end leases");
-    *w = (struct sweep){.op = {.rows = 1, .run = sweep_run, .finish = sweep_finish}, .now = now, .done = done, .arg = arg};
+    *w = (struct sweep){
+        .op = {.rows = 1, .run = sweep_run, .finish = sweep_finish}, .now = now, .done = done, .arg = arg};
     int rc = st_writer_push(s, &w->op, true, e);
     if (rc < 0)
         free(w);

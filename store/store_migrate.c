@@ -176,12 +176,12 @@ static const char schema_3[] =
     " program INTEGER NOT NULL REFERENCES program (id),"
     " variant INTEGER NOT NULL REFERENCES task_variant (id),"
     " state TEXT NOT NULL CHECK (state IN ('pooled', 'selected', 'leased', 'measured', 'failed')),"
-    " repeat INTEGER NOT NULL,"   /* measurements that the program shall have on the hardware */
-    " selection INTEGER,"         /* the job that chose it last; not a foreign key: jobs may go first */
-    " turn INTEGER,"              /* its place among the waiting ones of its task, 0 the highest score */
+    " repeat INTEGER NOT NULL," /* measurements that the program shall have on the hardware */
+    " selection INTEGER,"       /* the job that chose it last; not a foreign key: jobs may go first */
+    " turn INTEGER,"            /* its place among the waiting ones of its task, 0 the highest score */
     " score REAL, r REAL, d REAL, u REAL,"
     " lease INTEGER REFERENCES lease (id),"
-    " created INTEGER NOT NULL,"  /* unix milliseconds */
+    " created INTEGER NOT NULL," /* unix milliseconds */
     " UNIQUE (hardware, program)) STRICT;"
     "CREATE INDEX candidate_hardware ON candidate (hardware);"
     "CREATE INDEX candidate_state ON candidate (hardware, state);"
