@@ -102,8 +102,8 @@ $(BUILD)/obj/model/%.$(1).o: model/%.c Makefile
 	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach s,$(SIMD),$(eval $(call simd_rules,$(s))))
-# training code is the hot path of `retrain`
-$(BUILD)/obj/model/real_%.o: OPT := -O3 -g
+# training and selection are hot paths of jobs
+$(BUILD)/obj/model/real_%.o $(BUILD)/obj/sampler/%.o: OPT := -O3 -g
 
 $(BUILD)/libtcl.a: $(LIB_OBJ)
 	$(call say,AR,$@)
