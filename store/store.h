@@ -196,6 +196,9 @@ int st_lease_renew(struct st_store *s, const char *token, int64_t ttl, int64_t n
                    struct tp_err *e);
 /* *returned = candidates that wait again. UNKNOWN_LEASE. */
 int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t *returned, struct tp_err *e);
+/* At start: no agent could renew or post while the store was closed, so each lease lasts until now + grace milliseconds
+ * (or its own time to live, when that is shorter) at least. */
+int st_lease_grace(struct st_store *s, int64_t now, int64_t grace, struct tp_err *e);
 /* What a lease holds, highest score first. Those measured since it was taken are left out. */
 int st_lease_records(struct st_reader *r, int64_t lease, st_candidate_record_fn fn, void *arg, struct tp_err *e);
 /* Leases that are over at `now` give back their candidates; st_lease_take() does so by itself. Does not wait: done(arg,

@@ -239,7 +239,22 @@ int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t 
     return rc;
 }
 
-/* ---- sweep ---- */
+/* ---- start, sweep ---- */
+
+static int grace_run(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct with_token *w = arg;
+    struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_GRACE);
+    st_q_int(&q, w->now);
+    st_q_int(&q, w->ttl);
+    return st_q_run(&q, e);
+}
+
+int st_lease_grace(struct st_store *s, int64_t now, int64_t grace, struct tp_err *e)
+{
+    struct with_token w = {.ttl = grace, .now = now};
+    return st_write(s, grace_run, &w, e);
+}
 
 struct sweep {
     struct st_op op; /* first: the writer hands it back */

@@ -239,6 +239,21 @@ START_TEST(a_sweep_ends_what_is_over_and_nothing_else)
 }
 END_TEST
 
+START_TEST(a_restart_gives_agents_time_to_come_back)
+{
+    struct st_lease l;
+    struct tp_err e;
+    waiting(1, 3, 0.9);
+    struct st_lease a = take("a", 1, 1000), b = take("b", 1, 1500);
+    sf_reopen();
+    ck_assert_int_eq(st_lease_grace(sf_store, 5500, 700, &e), 0); /* they were over at 2000 and 2500 */
+    ck_assert_int_eq(st_lease_renew(sf_store, a.token, 1, 6199, &l, &e), 0);
+    ck_assert_int_eq(st_lease_renew(sf_store, b.token, 1, 6199, &l, &e), 0);
+    ck_assert_int_eq(st_lease_grace(sf_store, 9000, 5000, &e), 0); /* but no longer than they last anyhow */
+    ck_assert_int_eq(st_lease_renew(sf_store, a.token, 0, 9001, &l, &e), -TP_E_UNKNOWN_LEASE);
+}
+END_TEST
+
 enum { THREADS = 8, EACH = 25 };
 
 struct grabber {
@@ -292,6 +307,7 @@ int main(void)
     tcase_add_test(t, a_returned_lease_is_gone_and_its_candidates_wait);
     tcase_add_test(t, bad_agents_and_hardware_are_refused);
     tcase_add_test(t, a_sweep_ends_what_is_over_and_nothing_else);
+    tcase_add_test(t, a_restart_gives_agents_time_to_come_back);
     tcase_add_test(t, two_agents_never_hold_the_same_candidate);
     suite_add_tcase(s, t);
     return sf_main(s);
