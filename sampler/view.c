@@ -70,7 +70,7 @@ static void fold(struct ts_view *v, const struct survey *s, size_t shards)
         const double n = fmax(all->count[j], 1.0), d = all->sum[j] / n, mean = (double)s->origin[j] + d;
         const double deviation = sqrt(fmax(all->square[j] / n - d * d, 0.0));
         v->mean[j] = (float)mean;
-        v->scale[j] = deviation > 1e-6 * fabs(mean) ? (float)fmin(1.0 / deviation, (double)FLT_MAX) : 0.0f;
+        v->scale[j] = deviation > 2e-7 * fabs(mean) ? (float)fmin(1.0 / deviation, (double)FLT_MAX) : 0.0f;
     }
     const double square = all->feature_count ? all->feature_square / (double)all->feature_count : 0.0;
     for (size_t j = 0; j < TS_MAX_FEATURES; j++)
