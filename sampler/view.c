@@ -33,7 +33,7 @@ static void survey_shard(void *arg, uint32_t item, int worker)
     const struct survey *s = arg;
     const struct ts_pool *p = s->pool;
     struct moments *m = &s->shard[item];
-    const size_t dim = (size_t)p->dim, features = (size_t)p->n_features;
+    const size_t dim = (size_t)p->dim, features = p->feature ? (size_t)p->n_features : 0;
     const size_t from = (size_t)item * SHARD, to = p->n - from < SHARD ? p->n : from + SHARD;
     for (size_t i = from; i < to; i++) {
         const float *x = p->embedding + i * dim;
