@@ -4,6 +4,8 @@
  * Consecutive lines mostly belong to one task, so the last task's text is kept and its identity is hashed once. */
 #include "lab/corpus.h"
 
+#include "model/mem.h"
+
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +25,8 @@ struct tl_corpus_mem {
     uint32_t *slots; /* program number + 1, 0 = free */
     uint32_t n_slots;
     uint32_t cap_programs, cap_tasks;
+    uint32_t n_runs, n_costs;
+    size_t cap_runs, cap_costs;
 };
 
 struct tl_corpus *tl_corpus_new(void)
@@ -49,6 +53,8 @@ void tl_corpus_free(struct tl_corpus *c)
     }
     free(c->tasks);
     free(c->programs);
+    free(c->runs);
+    free(c->costs);
     tp_record_free(&c->mem->rec);
     tp_buf_free(&c->mem->steps);
     tp_buf_free(&c->mem->task_text);
@@ -143,6 +149,23 @@ static double mean_cost(const struct tp_result *r)
     return sum / r->n_costs;
 }
 
+/* Append a measurement to its program's list. */
+static int add_run(struct tl_corpus *c, struct tl_program *p, const struct tp_result *r, struct tp_err *e)
+{
+    struct tl_corpus_mem *m = c->mem;
+    if (tm_grow((void **)&c->runs, &m->cap_runs, (size_t)m->n_runs + 1, sizeof *c->runs) ||
+        tm_grow((void **)&c->costs, &m->cap_costs, (size_t)m->n_costs + r->n_costs, sizeof *c->costs))
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for %u measurements", m->n_runs);
+    uint32_t *last = &p->first_run;
+    while (*last != TL_NO_RUN)
+        last = &c->runs[*last].next;
+    *last = m->n_runs;
+    c->runs[m->n_runs++] = (struct tl_run){.n = (uint32_t)r->n_costs, .at = m->n_costs, .next = TL_NO_RUN};
+    memcpy(c->costs + m->n_costs, r->costs, r->n_costs * sizeof *r->costs);
+    m->n_costs += (uint32_t)r->n_costs;
+    return 0;
+}
+
 static int add_record(struct tl_corpus *c, struct tp_err *e)
 {
     struct tl_corpus_mem *m = c->mem;
@@ -181,7 +204,8 @@ static int add_record(struct tl_corpus *c, struct tp_err *e)
                                  .steps = at,
                                  .steps_len = (uint32_t)(m->steps.n - at),
                                  .min_cost = INFINITY,
-                                 .mean_cost = INFINITY};
+                                 .mean_cost = INFINITY,
+                                 .first_run = TL_NO_RUN};
         memcpy(p->hash, hash, 16);
         m->slots[s] = ++c->n_programs;
         c->tasks[t].programs++;
@@ -192,6 +216,8 @@ static int add_record(struct tl_corpus *c, struct tp_err *e)
         double lo = tp_result_min_cost(&r->result), mean = mean_cost(&r->result);
         p->min_cost = lo < p->min_cost ? lo : p->min_cost;
         p->mean_cost = mean < p->mean_cost ? mean : p->mean_cost;
+        if ((rc = add_run(c, p, &r->result, e)))
+            return rc;
     }
     c->records++;
     return 0;

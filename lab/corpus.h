@@ -21,7 +21,15 @@ struct tl_program {
     double min_cost; /* seconds, minimum over repeats and records; INFINITY: it only failed */
     double
         mean_cost; /* seconds, lowest mean of a record's repeats, as TenSet and TLP label; INFINITY: it only failed */
+    uint32_t first_run;
 };
+
+/* A valid measurement of a program: one record. */
+struct tl_run {
+    uint32_t n, at; /* costs[at .. at + n), the repeats in their order */
+    uint32_t next;  /* the program's next run in reading order, or TL_NO_RUN */
+};
+#define TL_NO_RUN UINT32_MAX
 
 struct tl_task {
     char id[TP_TASK_ID_LEN + 1];
@@ -37,6 +45,8 @@ struct tl_corpus {
     uint32_t n_programs;
     struct tl_task *tasks; /* in order of first appearance */
     uint32_t n_tasks;
+    struct tl_run *runs;
+    double *costs;                   /* seconds */
     size_t lines, records, rejected; /* lines read, records used, records refused */
     struct tp_err first_error;       /* of the first refused record; line is set, detail names the reason */
     struct tl_corpus_mem *mem;       /* private */

@@ -12,9 +12,11 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: lab eval --logs DIR|FILE... --test KEYFILE [OPTION...]\n"
+    "usage: lab eval --logs DIR|FILE... --test KEYFILE | --known [OPTION...]\n"
     "\n"
     "Trains on the tasks that are not in KEYFILE (workload keys, one a line) and scores the ones that are.\n"
+    "\n"
+    "  --known                 instead: train on nine tenths of the programs of every task, score the others\n"
     "\n"
     "  --features tclf-1|tlp   rows of the model (tclf-1)\n"
     "  --per-task N            seeded sample of N distinct programs of each training task (all)\n"
@@ -29,6 +31,7 @@ static const char usage[] =
 enum {
     O_LOGS = 1,
     O_TEST,
+    O_KNOWN,
     O_FEATURES,
     O_PER_TASK,
     O_TEST_PER_TASK,
@@ -46,6 +49,7 @@ enum {
 };
 static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"test", required_argument, 0, O_TEST},
+                                        {"known", no_argument, 0, O_KNOWN},
                                         {"features", required_argument, 0, O_FEATURES},
                                         {"per-task", required_argument, 0, O_PER_TASK},
                                         {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
@@ -61,42 +65,6 @@ static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"quiet", no_argument, 0, O_QUIET},
                                         {"help", no_argument, 0, O_HELP},
                                         {0, 0, 0, 0}};
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int read_keys(const char *path, char ***keys, size_t *n)
-{
-    FILE *f = fopen(path, "r");
-    char *line = NULL;
-    size_t cap = 0, room = 0;
-    ssize_t len;
-    if (f == NULL) {
-        fprintf(stderr, "lab: %s: %s\n", path, strerror(errno));
-        return -1;
-    }
-    while ((len = getline(&line, &cap, f)) >= 0) {
-        while (len && strchr("\r\n", line[len - 1]))
-            line[--len] = '\0';
-        if (len == 0)
-            continue;
-        if (*n == room) {
-            room = room ? 2 * room : 64;
-            char **v = realloc(*keys, room * sizeof *v);
-            if (v == NULL)
-                break;
-            *keys = v;
-        }
-        (*keys)[(*n)++] = strdup(line);
-    }
-    free(line);
-    fclose(f);
-    if (*n)
-        qsort(*keys, *n, sizeof **keys, by_text);
-    return 0;
-}
 
 static int progress(void *arg, const struct tm_progress *p)
 {
@@ -126,7 +94,7 @@ static bool number(const char *opt, const char *text, double lo, double hi, doub
 
 static void print_json(const struct tl_eval_result *r, const struct tl_eval_opts *o, const struct tl_corpus *c)
 {
-    const struct tm_metrics *m = &r->by_min, *a = &r->by_mean;
+    const struct tm_metrics *m = &r->score.by_min, *a = &r->score.by_mean;
     struct tp_buf b = {0};
     tp_buf_printf(&b, "{\"features\": \"%s\", \"tasks\": %u, \"tasks_skipped\": %u", r->features, m->tasks,
                   r->tasks_skipped);
@@ -142,36 +110,41 @@ static void print_json(const struct tl_eval_result *r, const struct tl_eval_opts
                {"random_top1_mean", m->random_top1_mean},
                {"random_top5_mean", m->random_top5_mean},
                {"best_top1_mean", 1.0},
-               {"top1_mean_lo", r->top1_mean.lo},
-               {"top1_mean_hi", r->top1_mean.hi},
-               {"top5_mean_lo", r->top5_mean.lo},
-               {"top5_mean_hi", r->top5_mean.hi},
-               {"pairwise_accuracy_lo", r->pairwise.lo},
-               {"pairwise_accuracy_hi", r->pairwise.hi},
+               {"top1_mean_lo", r->score.top1_mean.lo},
+               {"top1_mean_hi", r->score.top1_mean.hi},
+               {"top5_mean_lo", r->score.top5_mean.lo},
+               {"top5_mean_hi", r->score.top5_mean.hi},
+               {"pairwise_accuracy_lo", r->score.pairwise_mean.lo},
+               {"pairwise_accuracy_hi", r->score.pairwise_mean.hi},
                {"spearman", m->spearman},
                {"latency_mape", m->latency_mape},
                {"latency_median_ln_error", m->latency_median_ln_error},
-               {"latency_within_1_25", r->unknown.within_1_25},
-               {"latency_within_1_5", r->unknown.within_1_5},
-               {"latency_within_2", r->unknown.within_2},
-               {"latency_within_one_std", r->unknown.within_one_std},
-               {"latency_within_two_std", r->unknown.within_two_std},
-               {"latency_median_ln_error_5", r->known.median_ln_error},
-               {"latency_within_1_25_5", r->known.within_1_25},
-               {"latency_within_1_5_5", r->known.within_1_5},
-               {"latency_within_2_5", r->known.within_2},
-               {"latency_within_one_std_5", r->known.within_one_std},
-               {"latency_within_two_std_5", r->known.within_two_std},
+               {"latency_within_1_25", r->score.unknown.within_1_25},
+               {"latency_within_1_5", r->score.unknown.within_1_5},
+               {"latency_within_2", r->score.unknown.within_2},
+               {"latency_within_one_std", r->score.unknown.within_one_std},
+               {"latency_within_two_std", r->score.unknown.within_two_std},
+               {"latency_median_ln_error_5", r->score.known.median_ln_error},
+               {"latency_within_1_25_5", r->score.known.within_1_25},
+               {"latency_within_1_5_5", r->score.known.within_1_5},
+               {"latency_within_2_5", r->score.known.within_2},
+               {"latency_within_one_std_5", r->score.known.within_one_std},
+               {"latency_within_two_std_5", r->score.known.within_two_std},
                {"by_mean_top1_mean", a->top1_mean},
                {"by_mean_top5_mean", a->top5_mean},
                {"by_mean_pairwise_accuracy", a->pairwise},
+               {"ceiling_tasks", r->ceiling.tasks},
+               {"ceiling_pairwise", r->ceiling.pairwise},
+               {"ceiling_perfect", r->ceiling.perfect},
+               {"ceiling_top1_mean", r->ceiling.top1_mean},
+               {"ceiling_top5_mean", r->ceiling.top5_mean},
                {"parameters", (double)r->parameters},
                {"train_tasks", r->train_tasks},
                {"valid_tasks", r->valid_tasks},
                {"train_programs", r->train_programs},
                {"test_programs", r->test_programs},
                {"epochs", o->train.epochs},
-               {"seed", (double)o->train.seed},
+               {"seed", (double)o->split.seed},
                {"records", (double)c->records},
                {"records_rejected", (double)c->rejected},
                {"train_seconds", r->train_seconds},
@@ -196,25 +169,32 @@ static void print_latency(const char *what, const struct tl_latency *l)
 
 static void print_table(const struct tl_eval_result *r)
 {
-    const struct tm_metrics *m = &r->by_min, *a = &r->by_mean;
+    const struct tm_metrics *m = &r->score.by_min, *a = &r->score.by_mean;
     printf(
         "%u test tasks (%u skipped), %u programs; trained on %u programs of %u tasks in %.1f s; %zu parameters, %s\n",
         m->tasks, r->tasks_skipped, r->test_programs, r->train_programs, r->train_tasks + r->valid_tasks,
         r->train_seconds, r->parameters, r->features);
     printf("                         tcld   (95 %% interval)   random   best   by mean cost\n");
-    printf("  top-1, mean           %6.4f  (%.3f to %.3f)   %6.4f  1.000   %6.4f\n", m->top1_mean, r->top1_mean.lo,
-           r->top1_mean.hi, m->random_top1_mean, a->top1_mean);
-    printf("  top-5, mean           %6.4f  (%.3f to %.3f)   %6.4f  1.000   %6.4f\n", m->top5_mean, r->top5_mean.lo,
-           r->top5_mean.hi, m->random_top5_mean, a->top5_mean);
+    printf("  top-1, mean           %6.4f  (%.3f to %.3f)   %6.4f  1.000   %6.4f\n", m->top1_mean,
+           r->score.top1_mean.lo, r->score.top1_mean.hi, m->random_top1_mean, a->top1_mean);
+    printf("  top-5, mean           %6.4f  (%.3f to %.3f)   %6.4f  1.000   %6.4f\n", m->top5_mean,
+           r->score.top5_mean.lo, r->score.top5_mean.hi, m->random_top5_mean, a->top5_mean);
     printf("  top-1, pooled         %6.4f                               1.000   %6.4f\n", m->top1_pooled,
            a->top1_pooled);
     printf("  top-5, pooled         %6.4f                               1.000   %6.4f\n", m->top5_pooled,
            a->top5_pooled);
-    printf("  pairwise accuracy     %6.4f  (%.3f to %.3f)   0.5000  1.000   %6.4f\n", m->pairwise, r->pairwise.lo,
-           r->pairwise.hi, a->pairwise);
+    printf("  pairwise accuracy     %6.4f  (%.3f to %.3f)   0.5000  1.000   %6.4f\n", m->pairwise,
+           r->score.pairwise_mean.lo, r->score.pairwise_mean.hi, a->pairwise);
     printf("  pairs > 10 %% apart    %6.4f\n", m->pairwise_10pct);
-    print_latency("of new tasks", &r->unknown);
-    print_latency("of tasks with 5 measured", &r->known);
+    if (r->ceiling.tasks)
+        printf(
+            "  two measurements (%s) of %u programs of %u tasks agree in %.4f of pairs (%.4f of those > 10 %% apart), "
+            "so a perfect order gets about %.4f; one picks by the other: top-1 %.4f, top-5 %.4f\n",
+            r->ceiling.by_record ? "records" : "halves of the repeats", r->ceiling.programs, r->ceiling.tasks,
+            r->ceiling.pairwise, r->ceiling.pairwise_10pct, r->ceiling.perfect, r->ceiling.top1_mean,
+            r->ceiling.top5_mean);
+    print_latency("of new tasks", &r->score.unknown);
+    print_latency("of tasks with 5 measured", &r->score.known);
     printf("  %.0f predictions/s (%s)\n", r->predict_per_second, tm_simd_name());
 }
 
@@ -242,9 +222,12 @@ int tl_eval_main(int argc, char **argv)
         case O_TEST:
             test = optarg;
             break;
+        case O_KNOWN:
+            o.split.holdout = TL_BY_PROGRAM;
+            break;
         case O_FEATURES:
-            o.tlp = strcmp(optarg, "tlp") == 0;
-            if (!o.tlp && strcmp(optarg, "tclf-1") != 0) {
+            o.split.tlp = strcmp(optarg, "tlp") == 0;
+            if (!o.split.tlp && strcmp(optarg, "tclf-1") != 0) {
                 fprintf(stderr, "lab eval: --features %s: tclf-1 and tlp are accepted\n", optarg);
                 goto out;
             }
@@ -262,15 +245,15 @@ int tl_eval_main(int argc, char **argv)
             goto out;                                                                                                  \
         dest = (__typeof__(dest))v;                                                                                    \
         break;
-            N(O_PER_TASK, "per-task", 1, 1e9, o.per_task)
-            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, o.test_per_task)
+            N(O_PER_TASK, "per-task", 1, 1e9, o.split.per_task)
+            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, o.split.test_per_task)
             N(O_EPOCHS, "epochs", 1, 10000, o.train.epochs)
-            N(O_SEED, "seed", 0, 9007199254740992.0, o.train.seed)
+            N(O_SEED, "seed", 0, 9007199254740992.0, o.split.seed)
             N(O_THREADS, "threads", 1, 256, o.train.threads)
             N(O_BT, "batch-tasks", 1, 1024, o.train.tasks_per_batch)
             N(O_BP, "batch-programs", 2, 4096, o.train.programs_per_task)
             N(O_LR, "lr", 1e-8, 1, o.train.lr)
-            N(O_VALID, "valid", 0, 0.9, o.valid_fraction)
+            N(O_VALID, "valid", 0, 0.9, o.split.valid_fraction)
 #undef N
         case O_JSON:
             json = true;
@@ -290,11 +273,11 @@ int tl_eval_main(int argc, char **argv)
     for (; optind < argc; optind++) /* --logs DIR FILE FILE */
         if (tl_corpus_read(c, argv[optind], &e))
             goto fail;
-    if (test == NULL || c->lines == 0) {
+    if ((test == NULL) != (o.split.holdout == TL_BY_PROGRAM) || c->lines == 0) {
         fputs(usage, stderr);
         goto out;
     }
-    if (read_keys(test, &keys, &n_keys))
+    if (test && tl_keys_read(test, &keys, &n_keys))
         goto out;
     if (c->rejected && !quiet)
         fprintf(stderr, "lab: %zu of %zu records not used; the first, line %ld: %s\n", c->rejected, c->lines,
@@ -309,15 +292,14 @@ int tl_eval_main(int argc, char **argv)
     if (!quiet && isatty(2))
         fputc('\n', stderr);
     json ? print_json(&r, &o, c) : print_table(&r);
+    tl_eval_free(&r);
     rc = 0;
     goto out;
 fail:
     fprintf(stderr, "lab: %s\n", e.detail);
     rc = 1;
 out:
-    for (size_t i = 0; i < n_keys; i++)
-        free(keys[i]);
-    free(keys);
+    tl_keys_free(keys, n_keys);
     tl_corpus_free(c);
     return rc;
 }

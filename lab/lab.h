@@ -11,5 +11,7 @@ TL_COMMANDS
 
 /* Cores this process may use. */
 int tl_cores(void);
+/* Monotonic clock. */
+double tl_seconds(void);
 
 #endif

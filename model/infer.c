@@ -192,7 +192,7 @@ static int run_dataset(const struct tm_model *m, const struct tm_dataset *d, con
 {
     enum { CHUNK = 4096 };
     const size_t dm = (size_t)m->h.d_model, h2 = (size_t)m->h.head2;
-    double unused[3][CHUNK];
+    double unused[3][CHUNK] = {{0}};
     int rc = -TP_E_NO_MEMORY;
     struct tm_plan *p = tm_plan_new(m);
     struct tm_batch *b = tm_batch_new();

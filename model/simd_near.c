@@ -1,8 +1,19 @@
-/* Kernels of selection: distances and products of one vector with many, and the place of a minimum. The order of
- * additions is fixed by the vector width alone, so a distance does not depend on which rows are passed along, and that
- * of equal vectors is exactly 0. Compiled once per kernel set. */
+/* Kernels of selection: standardised rows, distances and products of one vector with many, the place of a minimum. The
+ * order of additions is fixed by the vector width alone, so a distance does not depend on which rows are passed along,
+ * and that of equal vectors is exactly 0. Compiled once per kernel set. */
 #include "model/ops.h"
 #include "model/vec.h"
+
+void TM_OP(tm_near_standardise)(tm_real *restrict y, const tm_real *restrict x, const tm_real *restrict mean,
+                                const tm_real *restrict scale, tm_real bound, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        tm_real z = (x[i] - mean[i]) * scale[i];
+        z = z > bound ? bound : z;
+        z = z < -bound ? -bound : z;
+        y[i] = x[i] - x[i] == 0 ? z : 0; /* finite */
+    }
+}
 
 /* Four rows at a time share the loads of x and keep eight accumulators busy. */
 TM_INLINE tm_vec part(tm_vec sum, tm_vec x, tm_vec y, int squares)

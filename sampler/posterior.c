@@ -105,7 +105,7 @@ double ts_posterior_variance(const struct ts_posterior *p, const struct tm_ops *
 
 void ts_posterior_pick(struct ts_posterior *p, const float *phi, float *v)
 {
-    double s[TS_MAX_FEATURES], along = p->noise;
+    double s[TS_MAX_FEATURES] = {0}, along = p->noise;
     for (size_t i = 0; i < p->n; i++) {
         s[i] = 0.0;
         for (size_t j = 0; j < p->n; j++)

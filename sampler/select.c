@@ -85,8 +85,8 @@ static int check(const struct ts_pool *p, const struct ts_opts *o, struct tp_err
     if (o->method != TS_RANDOM && p->n > 0 && (!p->embedding || p->dim < 1 || p->dim > TS_MAX_DIM))
         return tp_fail(e, TP_E_UNUSABLE, "method %s needs embeddings of 1 to %d numbers", methods[o->method].name,
                        (int)TS_MAX_DIM);
-    if (p->feature && (p->n_features < 1 || p->n_features > TS_MAX_FEATURES))
-        return tp_fail(e, TP_E_UNUSABLE, "%d features: 1 to %d", p->n_features, (int)TS_MAX_FEATURES);
+    if (p->feature && (p->n_features < 0 || p->n_features > TS_MAX_FEATURES))
+        return tp_fail(e, TP_E_UNUSABLE, "%d features: 0 to %d", p->n_features, (int)TS_MAX_FEATURES);
     if (p->predicted && (p->n_snapshots < 2 || p->n_snapshots > TS_MAX_SNAPSHOTS))
         return tp_fail(e, TP_E_UNUSABLE, "%d snapshots: 2 to %d", p->n_snapshots, (int)TS_MAX_SNAPSHOTS);
     if (!weight_ok(w->r, o->form) || !weight_ok(w->d, o->form) || !weight_ok(w->u, o->form) ||
@@ -143,8 +143,9 @@ static int choose_random(const struct ts_pool *p, const struct ts_opts *o, size_
                                         .score = (float)(1.0 - 0x1p-64 * (double)v[i].draw)};
         taken++;
     }
-    *n_picks = taken;
     rc = ts_tick(run, "greedy", 1.0);
+    if (rc == 0)
+        *n_picks = taken;
 out:
     ts_groups_free(&g);
     free(v);
@@ -323,7 +324,7 @@ static int choose_greedy(const struct ts_pool *p, const struct ts_opts *o, size_
     s.scale.form = own ? TS_PRODUCT : o->form;
     s.scale.w = own ? m->weights : o->weights;
     s.uses_d = s.scale.w.d > 0;
-    s.uses_u = s.scale.w.u > 0 && (p->feature || p->predicted);
+    s.uses_u = s.scale.w.u > 0 && ((p->feature && p->n_features > 0) || p->predicted);
     s.updates_u = s.uses_u && !p->predicted;
     int rc = init_state(&s, m, budget);
     if (rc == 0 && !(zones = tm_alloc(s.n_zones, sizeof *zones)))

@@ -20,7 +20,8 @@ enum {
     TS_MAX_ROUNDS = 100
 };
 
-/* Values that are not finite count as the mean (embedding), zero (feature) or are left out (prediction, fast). */
+/* Values that are not finite count as the mean of the column (embedding), zero (feature), the mean of the task
+ * (predicted); NaN is the slowest (fast). */
 struct ts_pool {
     size_t n; /* <= TS_MAX_POOL: candidates, and what was measured or chosen earlier */
 
@@ -32,7 +33,7 @@ struct ts_pool {
                              makes the model sure; 0 = candidate. NULL = all are candidates */
 
     /* What u is made of: predictions when given, else features, else nothing (then u = 1/2 for all). */
-    int n_features;         /* 0..TS_MAX_FEATURES */
+    int n_features;         /* 0..TS_MAX_FEATURES, 0 = none */
     const float *feature;   /* [n][n_features]: tm_batch_hidden() */
     int n_snapshots;        /* 0 or 2..TS_MAX_SNAPSHOTS */
     const float *predicted; /* [n][n_snapshots]: rank scores by several snapshots of the model */
@@ -75,7 +76,8 @@ struct ts_opts {
     uint32_t task_floor; /* 8: each task gets so many first, or all it has; lowered when the budget is too small */
     double alpha, noise; /* 1, 1: prior precision and variance sigma^2 of the last layer, features scaled to mean
                             square 1 */
-    size_t exact_limit;  /* 50000: above it the greedy choice looks at the own and the 8 nearest cells only */
+    size_t exact_limit;  /* 50000 programs (pool.n): above it the greedy choice looks at the own and the 8 nearest cells
+                            only */
 };
 void ts_defaults(struct ts_opts *o);
 /* budget = fraction (0..1] of the candidates, rounded up */

@@ -33,7 +33,7 @@ static void survey_shard(void *arg, uint32_t item, int worker)
     const struct survey *s = arg;
     const struct ts_pool *p = s->pool;
     struct moments *m = &s->shard[item];
-    const size_t dim = (size_t)p->dim, features = (size_t)p->n_features;
+    const size_t dim = (size_t)p->dim, features = p->feature ? (size_t)p->n_features : 0;
     const size_t from = (size_t)item * SHARD, to = p->n - from < SHARD ? p->n : from + SHARD;
     for (size_t i = from; i < to; i++) {
         const float *x = p->embedding + i * dim;
@@ -70,10 +70,11 @@ static void fold(struct ts_view *v, const struct survey *s, size_t shards)
         const double n = fmax(all->count[j], 1.0), d = all->sum[j] / n, mean = (double)s->origin[j] + d;
         const double deviation = sqrt(fmax(all->square[j] / n - d * d, 0.0));
         v->mean[j] = (float)mean;
-        v->scale[j] = deviation > 1e-6 * fabs(mean) ? (float)fmin(1.0 / deviation, (double)FLT_MAX) : 0.0f;
+        v->scale[j] = deviation > 2e-7 * fabs(mean) ? (float)fmin(1.0 / deviation, (double)FLT_MAX) : 0.0f;
     }
     const double square = all->feature_count ? all->feature_square / (double)all->feature_count : 0.0;
-    v->feature_scale = square > 0.0 ? (float)fmin(1.0 / sqrt(square), (double)FLT_MAX) : 0.0f;
+    for (size_t j = 0; j < TS_MAX_FEATURES; j++)
+        v->feature_scale[j] = square > 0.0 ? (float)fmin(1.0 / sqrt(square), (double)FLT_MAX) : 0.0f;
 }
 
 int ts_view_init(struct ts_view *v, const struct ts_pool *p, struct tm_pool *workers)
@@ -102,33 +103,21 @@ int ts_view_init(struct ts_view *v, const struct ts_pool *p, struct tm_pool *wor
 }
 
 /* No value of n is farther than sqrt(n) standard deviations from the mean: the bound only stops overflow. */
-static float standardised(float x, float mean, float scale)
-{
-    const float bound = 4096.0f; /* sqrt(TS_MAX_POOL) */
-    if (!finite_float(x))
-        return 0.0f;
-    x = (x - mean) * scale;
-    return x > bound ? bound : x < -bound ? -bound : x;
-}
+static const float bound = 4096.0f; /* sqrt(TS_MAX_POOL) */
 
-void ts_view_row(const struct ts_view *v, size_t i, float *restrict out)
+void ts_view_row(const struct ts_view *v, size_t i, float *out)
 {
     const size_t dim = (size_t)v->pool->dim;
-    const float *restrict x = v->pool->embedding + i * dim;
-    for (size_t j = 0; j < dim; j++)
-        out[j] = standardised(x[j], v->mean[j], v->scale[j]);
-    for (size_t j = dim; j < v->dim; j++)
-        out[j] = 0.0f;
+    v->ops->standardise(out, v->pool->embedding + i * dim, v->mean, v->scale, bound, dim);
+    memset(out + dim, 0, (v->dim - dim) * sizeof *out);
 }
 
-void ts_view_feature(const struct ts_view *v, size_t i, float *restrict out)
+void ts_view_feature(const struct ts_view *v, size_t i, float *out)
 {
+    static const float zero[TS_MAX_FEATURES];
     const size_t n = (size_t)v->pool->n_features;
-    const float *restrict x = v->pool->feature + i * n;
-    for (size_t j = 0; j < n; j++)
-        out[j] = standardised(x[j], 0.0f, v->feature_scale);
-    for (size_t j = n; j < v->features; j++)
-        out[j] = 0.0f;
+    v->ops->standardise(out, v->pool->feature + i * n, zero, v->feature_scale, bound, n);
+    memset(out + n, 0, (v->features - n) * sizeof *out);
 }
 
 int ts_tick(struct ts_run *r, const char *phase, double fraction)

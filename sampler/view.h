@@ -11,11 +11,11 @@
 struct ts_view {
     const struct ts_pool *pool;
     const struct tm_ops *ops;
-    size_t dim;              /* of a row: pool.dim padded to TM_CHANNEL_UNIT; 0 = no embedding */
-    size_t features;         /* likewise of a feature; 0 = none */
-    float mean[TS_MAX_DIM];  /* 0 behind pool.dim, so is scale */
-    float scale[TS_MAX_DIM]; /* 1 / standard deviation; 0 for a column that is constant up to rounding */
-    float feature_scale;     /* 1 / root mean square over all features */
+    size_t dim;                           /* of a row: pool.dim padded to TM_CHANNEL_UNIT; 0 = no embedding */
+    size_t features;                      /* likewise of a feature; 0 = none */
+    float mean[TS_MAX_DIM];               /* 0 behind pool.dim, so is scale */
+    float scale[TS_MAX_DIM];              /* 1 / standard deviation; 0 for a column that is constant up to rounding */
+    float feature_scale[TS_MAX_FEATURES]; /* all the same: 1 / root mean square over all features */
 };
 
 /* Workers, progress and cancellation of one ts_select(). */
