@@ -226,7 +226,7 @@ static int store(struct run *x, struct tp_err *e)
     report(x, "store", CHOSEN);
     if (td_job_cancelled(x->job))
         return tp_fail(e, TP_E_CANCELLED, "cancelled");
-    return st_candidates_select(x->d->store, td_job_id(x->job), x->out, x->n_out, e);
+    return st_candidates_select(x->d->store, x->hw.id, td_job_id(x->job), x->out, x->n_out, e);
 }
 
 /* ---- result ---- */

@@ -6,7 +6,7 @@
 #include "sampler/select.h"
 
 enum {
-    TD_SELECT_KNOWN_MAX = 250000, /* measured programs that a selection looks at; of more a sample by hash */
+    TD_SELECT_KNOWN_MAX = 100000, /* measured programs that a selection looks at; of more a sample by hash */
     TD_SELECT_LISTED_MAX = 10000  /* in "selected" of a result */
 };
 

@@ -171,9 +171,11 @@ struct st_pick {
     bool waiting; /* it is selected already: only its turn changes */
     bool taken;   /* set by the call: it was pooled and is selected now */
 };
-/* Those of p[0..n) that are still pooled become selected by the job `selection`; `taken` tells which. In steps of a few
- * hundred rows, so that others are not kept waiting; an error leaves those of the steps before it selected. */
-int st_candidates_select(struct st_store *s, int64_t selection, struct st_pick *p, size_t n, struct tp_err *e);
+/* Those of p[0..n) (of one hardware) that are still pooled become selected by the job `selection`; `taken` tells which.
+ * In steps of a few hundred rows, so that others are not kept waiting; an error leaves those of the steps before it
+ * selected. */
+int st_candidates_select(struct st_store *s, int64_t hw, int64_t selection, struct st_pick *p, size_t n,
+                         struct tp_err *e);
 
 enum { ST_TOKEN_LEN = 32 };
 struct st_lease {

@@ -2,7 +2,7 @@
  *
  * Invariants: a program is at most once in the pool of a hardware. `lease` is set exactly while the state is "leased",
  * and lease.open counts the candidates that point to it; a lease without any is deleted in the same transaction.
- * candidate_count is kept by triggers (store_migrate.c). How often a program was measured is not kept here: the
+ * candidate_count agrees with the rows after every op. How often a program was measured is not kept here: the
  * measurements tell. Thread: writes on the writer, reads on the reader's. */
 #include "store/db.h"
 
@@ -91,23 +91,42 @@ static int move(struct st_db *db, const struct found *c, enum st_candidate_state
     return st_q_run(&q, e);
 }
 
-int st_candidate_measured(struct st_db *db, int64_t hw, int64_t program, bool failure, bool fresh, struct tp_err *e)
+int st_candidates_moved(struct st_db *db, int64_t hw, const struct st_moves *m, struct tp_err *e)
+{
+    int rc = 0;
+    for (int i = 0; i < ST_CANDIDATE_STATES && rc == 0; i++) {
+        if (m->n[i] == 0)
+            continue;
+        struct st_q q = st_q_begin(db, ST_SQL_W_CANDIDATE_COUNT);
+        st_q_int(&q, hw);
+        st_q_text(&q, state_name[i]);
+        st_q_int(&q, m->n[i]);
+        rc = st_q_run(&q, e);
+    }
+    return rc;
+}
+
+int st_candidate_measured(struct st_db *db, const struct st_measured *x, struct st_moves *m, struct tp_err *e)
 {
     struct found c;
     int64_t n = 1;
-    int rc = find(db, hw, program, &c, e);
+    int rc = find(db, x->hardware, x->program, &c, e);
     if (rc <= 0)
         return rc;
-    if (c.state == ST_MEASURED || (!fresh && c.state != ST_LEASED))
+    if (c.state == ST_MEASURED || (!x->fresh && c.state != ST_LEASED))
         return 0;
-    if (c.repeat > 1 && (rc = measured(db, hw, program, &n, e)) < 0)
+    if (c.repeat > 1 && (rc = measured(db, x->hardware, x->program, &n, e)) < 0)
         return rc;
     enum st_candidate_state to = c.state == ST_LEASED ? ST_SELECTED : c.state;
     if (n >= c.repeat)
         to = ST_MEASURED;
-    if (failure && fresh)
+    if (x->failure && x->fresh)
         to = ST_FAILED;
-    return to == c.state ? 0 : move(db, &c, to, e);
+    if (to == c.state)
+        return 0;
+    m->n[c.state]--;
+    m->n[to]++;
+    return move(db, &c, to, e);
 }
 
 static int insert(struct st_db *db, const struct st_candidate_row *c, struct tp_err *e)
@@ -129,7 +148,8 @@ static int set_repeat(struct st_db *db, enum st_sql how, int64_t id, int repeat,
     return st_q_run(&q, e);
 }
 
-int st_candidate_put(struct st_db *db, const struct st_candidate_row *c, bool *accepted, struct tp_err *e)
+int st_candidate_put(struct st_db *db, const struct st_candidate_row *c, struct st_moves *m, bool *accepted,
+                     struct tp_err *e)
 {
     struct found was;
     int64_t n = 0;
@@ -144,6 +164,9 @@ int st_candidate_put(struct st_db *db, const struct st_candidate_row *c, bool *a
         return rc;
     bool over = rc > 0 && (was.state == ST_MEASURED || was.state == ST_FAILED);
     *accepted = rc == 0 || over;
+    m->n[ST_POOLED] += *accepted;
+    if (over)
+        m->n[was.state]--;
     if (rc == 0)
         return insert(db, c, e);
     if (over)
@@ -167,7 +190,7 @@ int st_candidates_limit(struct st_db *db, int64_t hw, int64_t limit, struct tp_e
 /* ---- selections ---- */
 
 struct selecting {
-    int64_t selection;
+    int64_t hardware, selection;
     struct st_pick *p;
     size_t n;
 };
@@ -175,6 +198,7 @@ struct selecting {
 static int select_some(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct selecting *w = arg;
+    struct st_moves m = {0};
     for (size_t i = 0; i < w->n; i++) {
         struct st_pick *p = &w->p[i];
         struct st_q q = st_q_begin(db, p->waiting ? ST_SQL_W_CANDIDATE_TURN : ST_SQL_W_CANDIDATE_SELECT);
@@ -192,15 +216,19 @@ static int select_some(struct st_db *db, void *arg, struct tp_err *e)
         if (rc < 0)
             return rc;
         p->taken = !p->waiting && sqlite3_changes64(db->h) > 0;
+        m.n[ST_POOLED] -= p->taken;
+        m.n[ST_SELECTED] += p->taken;
     }
-    return 0;
+    return st_candidates_moved(db, w->hardware, &m, e);
 }
 
-int st_candidates_select(struct st_store *s, int64_t selection, struct st_pick *p, size_t n, struct tp_err *e)
+int st_candidates_select(struct st_store *s, int64_t hw, int64_t selection, struct st_pick *p, size_t n,
+                         struct tp_err *e)
 {
     int rc = 0;
     for (size_t at = 0; at < n && rc == 0; at += SELECT_ROWS) {
-        struct selecting w = {.selection = selection, .p = p + at, .n = n - at < SELECT_ROWS ? n - at : SELECT_ROWS};
+        struct selecting w = {
+            .hardware = hw, .selection = selection, .p = p + at, .n = n - at < SELECT_ROWS ? n - at : SELECT_ROWS};
         rc = st_write(s, select_some, &w, e);
     }
     return rc;

@@ -50,10 +50,11 @@ struct st_ingest {
     char agent[ST_ID_MAX + 1];
     char hardware[ST_ID_MAX + 1];
     bool has_agent;
-    int repeat;       /* > 0: a batch of candidates */
-    int64_t limit;    /* of candidates that wait */
-    bool pool;        /* the writer's: the hardware has candidates that measurements may close */
-    int64_t received; /* unix seconds, milliseconds for candidates */
+    int repeat;            /* > 0: a batch of candidates */
+    int64_t limit;         /* of candidates that wait */
+    bool pool;             /* the writer's: the hardware has candidates that measurements may close */
+    struct st_moves moves; /* the same: what became of candidates */
+    int64_t received;      /* unix seconds, milliseconds for candidates */
     struct row *rows;
     size_t n_rows, cap_rows;
     struct variant *variants;
@@ -345,7 +346,7 @@ static int candidate_row(struct st_db *db, struct st_ingest *b, const struct row
     bool accepted;
     int rc = program_row(db, b, r, v->task, hw, &c.program, &c.measured, e);
     if (rc == 0)
-        rc = st_candidate_put(db, &c, &accepted, e);
+        rc = st_candidate_put(db, &c, &b->moves, &accepted, e);
     if (rc < 0)
         return rc;
     b->result.accepted += accepted;
@@ -389,7 +390,8 @@ static int measurement_row(struct st_db *db, struct st_ingest *b, const struct r
             v->best_cost = r->min_cost;
         }
     }
-    return b->pool ? st_candidate_measured(db, hw, program, failure, fresh, e) : 0;
+    struct st_measured x = {hw, program, failure, fresh};
+    return b->pool ? st_candidate_measured(db, &x, &b->moves, e) : 0;
 }
 
 static int add_sums(struct st_db *db, const struct variant *v, int64_t hw, struct tp_err *e)
@@ -413,6 +415,7 @@ static int run(struct st_store *s, struct st_op *op, struct tp_err *e)
     struct st_ingest *b = (struct st_ingest *)op;
     int64_t hw;
     b->result = (struct st_ingest_result){0};
+    b->moves = (struct st_moves){0};
     struct st_q q = st_q_begin(&s->db, ST_SQL_W_HW_ID);
     st_q_text(&q, b->hardware);
     int rc = st_q_first(&q, &hw, e);
@@ -429,6 +432,8 @@ static int run(struct st_store *s, struct st_op *op, struct tp_err *e)
     for (size_t i = 0; i < b->n_rows; i++)
         if ((rc = (b->repeat ? candidate_row : measurement_row)(&s->db, b, &b->rows[i], hw, e)) < 0)
             return rc;
+    if ((rc = st_candidates_moved(&s->db, hw, &b->moves, e)) < 0)
+        return rc;
     if (b->repeat)
         return b->result.accepted ? st_candidates_limit(&s->db, hw, b->limit, e) : 0;
     for (size_t i = 0; i < b->n_variants; i++)

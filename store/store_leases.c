@@ -9,34 +9,48 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* 1 when there was a row, whose first column is *v. */
-static int first1(struct st_db *db, enum st_sql id, int64_t a, int64_t *v, struct tp_err *e)
+static int moved(struct st_db *db, int64_t hw, int64_t to_leased, struct tp_err *e)
 {
-    struct st_q q = st_q_begin(db, id);
-    st_q_int(&q, a);
-    return st_q_first(&q, v, e);
+    struct st_moves m = {0};
+    m.n[ST_SELECTED] = -to_leased;
+    m.n[ST_LEASED] = to_leased;
+    return st_candidates_moved(db, hw, &m, e);
 }
 
-static int run1(struct st_db *db, enum st_sql id, int64_t a, int64_t *changes, struct tp_err *e)
+/* Ends a lease; *returned = candidates that wait again. */
+static int end(struct st_db *db, int64_t id, int64_t hw, int64_t *returned, struct tp_err *e)
 {
-    struct st_q q = st_q_begin(db, id);
-    st_q_int(&q, a);
+    struct st_q q = st_q_begin(db, ST_SQL_W_CANDIDATE_RETURN);
+    st_q_int(&q, id);
     int rc = st_q_run(&q, e);
-    if (rc == 0 && changes)
-        *changes = sqlite3_changes64(db->h);
-    return rc;
+    if (rc < 0)
+        return rc;
+    *returned = sqlite3_changes64(db->h);
+    q = st_q_begin(db, ST_SQL_W_LEASE_DELETE);
+    st_q_int(&q, id);
+    rc = st_q_run(&q, e);
+    return rc < 0 ? rc : moved(db, hw, -*returned, e);
 }
 
 /* *returned = candidates of leases that are over. */
 static int expire(struct st_db *db, int64_t now, int64_t *returned, struct tp_err *e)
 {
-    int64_t one;
+    int rc;
     *returned = 0;
-    int rc = first1(db, ST_SQL_W_LEASE_EXPIRED, now, &one, e);
-    if (rc <= 0)
-        return rc;
-    rc = run1(db, ST_SQL_W_CANDIDATE_EXPIRE, now, returned, e);
-    return rc < 0 ? rc : run1(db, ST_SQL_W_LEASE_EXPIRE, now, NULL, e);
+    for (;;) {
+        int64_t id = 0, hw = 0, n = 0;
+        struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_EXPIRED);
+        st_q_int(&q, now);
+        rc = st_q_step(&q, e);
+        if (rc > 0) {
+            id = st_col_int(&q, 0);
+            hw = st_col_int(&q, 1);
+        }
+        st_q_end(&q);
+        if (rc <= 0 || (rc = end(db, id, hw, &n, e)) < 0)
+            return rc;
+        *returned += n;
+    }
 }
 
 /* ---- take ---- */
@@ -119,7 +133,7 @@ static int take(struct st_db *db, void *arg, struct tp_err *e)
     q = st_q_begin(db, ST_SQL_W_LEASE_OPEN);
     st_q_int(&q, id);
     st_q_int(&q, got);
-    if ((rc = st_q_run(&q, e)) < 0)
+    if ((rc = st_q_run(&q, e)) < 0 || (rc = moved(db, hw, got, e)) < 0)
         return rc;
     w->lease.id = id;
     w->lease.open = got;
@@ -160,7 +174,12 @@ struct with_token {
     struct st_lease lease;
 };
 
-static int find(struct st_db *db, struct with_token *w, int64_t *id, int64_t *ttl, int64_t *open, struct tp_err *e)
+struct found {
+    int64_t id, hardware, ttl, open;
+};
+
+/* 1 when there is such a lease. */
+static int find(struct st_db *db, const struct with_token *w, struct found *out, struct tp_err *e)
 {
     int64_t returned;
     int rc = expire(db, w->now, &returned, e);
@@ -170,9 +189,10 @@ static int find(struct st_db *db, struct with_token *w, int64_t *id, int64_t *tt
     st_q_text(&q, w->token);
     rc = st_q_step(&q, e);
     if (rc > 0) {
-        *id = st_col_int(&q, 0);
-        *ttl = st_col_int(&q, 1);
-        *open = st_col_int(&q, 2);
+        out->id = st_col_int(&q, 0);
+        out->hardware = st_col_int(&q, 1);
+        out->ttl = st_col_int(&q, 2);
+        out->open = st_col_int(&q, 3);
     }
     st_q_end(&q);
     return rc;
@@ -187,17 +207,17 @@ static int unknown(const char *token, struct tp_err *e)
 static int renew(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct with_token *w = arg;
-    int64_t id = 0, ttl = 0, open = 0;
+    struct found l;
     w->lease.id = 0;
-    int rc = find(db, w, &id, &ttl, &open, e);
+    int rc = find(db, w, &l, e);
     if (rc <= 0) /* not an error of the write: what had run out stays returned */
         return rc;
-    ttl = w->ttl ? w->ttl : ttl;
+    int64_t ttl = w->ttl ? w->ttl : l.ttl;
     struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_RENEW);
-    st_q_int(&q, id);
+    st_q_int(&q, l.id);
     st_q_int(&q, ttl);
     st_q_int(&q, w->now + ttl);
-    w->lease = (struct st_lease){.id = id, .open = open, .expires = w->now + ttl};
+    w->lease = (struct st_lease){.id = l.id, .open = l.open, .expires = w->now + ttl};
     return st_q_run(&q, e);
 }
 
@@ -218,14 +238,13 @@ int st_lease_renew(struct st_store *s, const char *token, int64_t ttl, int64_t n
 static int give_back(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct with_token *w = arg;
-    int64_t id = 0, ttl, open;
+    struct found l;
     w->lease.id = 0;
-    int rc = find(db, w, &id, &ttl, &open, e);
+    int rc = find(db, w, &l, e);
     if (rc <= 0)
         return rc;
-    w->lease.id = id;
-    rc = run1(db, ST_SQL_W_CANDIDATE_RETURN, id, &w->returned, e);
-    return rc < 0 ? rc : run1(db, ST_SQL_W_LEASE_DELETE, id, NULL, e);
+    w->lease.id = l.id;
+    return end(db, l.id, l.hardware, &w->returned, e);
 }
 
 int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t *returned, struct tp_err *e)

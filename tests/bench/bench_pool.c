@@ -147,7 +147,7 @@ static void select_tenth(int total)
     check(st_candidate_list(reader, hw, ST_POOLED, 0, total / 10, by_id, &end, &e), &e);
     bench_result("list a tenth of the pool", 1e3 * (bench_wall() - t), "ms", NULL, NAN, "");
     t = bench_wall();
-    check(st_candidates_select(store, 1, p, (size_t)(end - p), &e), &e);
+    check(st_candidates_select(store, hw, 1, p, (size_t)(end - p), &e), &e);
     bench_result("select a tenth", bench_wall() - t, "s", NULL, NAN, "");
     free(p);
 }

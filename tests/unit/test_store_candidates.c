@@ -49,6 +49,8 @@ static void counts_are(int64_t pooled, int64_t selected, int64_t leased, int64_t
         0);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM candidate WHERE (lease IS NULL) = (state = 'leased')"), 0);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM pragma_foreign_key_check"), 0);
+    ck_assert_int_eq(
+        sf_query("SELECT count(*) FROM candidate WHERE lease IS NOT NULL AND lease NOT IN (SELECT id FROM lease)"), 0);
 }
 
 static struct st_ingest_result pool_with(const char *name, const struct sf_line *l, size_t n, int repeat, int64_t limit)
@@ -98,7 +100,7 @@ static void select_all(void)
     ck_assert_int_eq(st_candidate_list(reader, hw, ST_POOLED, 0, -1, note, &x, &e), 0);
     for (int i = 0; i < x.n; i++)
         p[i] = (struct st_pick){.candidate = x.id[i], .score = 0.9 - 0.1 * i, .r = 0.1, .d = 0.2, .u = NAN};
-    ck_assert_int_eq(st_candidates_select(sf_store, 7, p, (size_t)x.n, &e), 0);
+    ck_assert_int_eq(st_candidates_select(sf_store, hw, 7, p, (size_t)x.n, &e), 0);
     for (int i = 0; i < x.n; i++)
         ck_assert(p[i].taken);
 }
@@ -229,11 +231,11 @@ START_TEST(only_pooled_candidates_are_selected)
     sf_post("m1", &l, 1);
     for (int i = 0; i < 3; i++)
         p[i] = (struct st_pick){.candidate = i + 1, .score = 0.5, .r = NAN, .d = NAN, .u = NAN};
-    ck_assert_int_eq(st_candidates_select(sf_store, 9, p, 3, &e), 0);
+    ck_assert_int_eq(st_candidates_select(sf_store, hw, 9, p, 3, &e), 0);
     ck_assert(p[0].taken && !p[1].taken && p[2].taken);
     counts_are(0, 2, 0, 1, 0);
     p[0] = (struct st_pick){.candidate = 1, .turn = 4, .score = 0.7, .waiting = true};
-    ck_assert_int_eq(st_candidates_select(sf_store, 10, p, 1, &e), 0);
+    ck_assert_int_eq(st_candidates_select(sf_store, hw, 10, p, 1, &e), 0);
     ck_assert_int_eq(sf_query("SELECT turn FROM candidate WHERE id = 1 AND score = 0.5 AND selection = 9"), 4);
 }
 END_TEST

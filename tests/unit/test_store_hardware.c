@@ -201,6 +201,7 @@ static int fill(struct st_db *db, void *arg, struct tp_err *e)
         "l.hardware = m.hardware WHERE 1 ON CONFLICT DO NOTHING;"
         "INSERT INTO evaluation (hardware, model, job, created, result) SELECT h.id, m.id, 0, 1, '{}' FROM "
         "hardware h, model m;"
+        "INSERT INTO candidate_count SELECT hardware, state, count(*) FROM candidate GROUP BY hardware, state;"
         "INSERT INTO task_offset (model, hardware, task_id, ln_offset, programs, measurements) "
         "SELECT m.id, h.id, 't', 0.5, 9, 9 FROM hardware h, model m",
         e);

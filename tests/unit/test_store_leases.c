@@ -42,7 +42,7 @@ static void waiting(int task, int n, double top)
     ck_assert_int_eq(bad, 0);
     tp_record_free(&r);
     ck_assert_uint_eq(sf_submit("m1", b).accepted, (size_t)n);
-    ck_assert_int_eq(st_candidates_select(sf_store, 1, p, (size_t)n, &e), 0);
+    ck_assert_int_eq(st_candidates_select(sf_store, hw, 1, p, (size_t)n, &e), 0);
     free(p);
 }
 
