@@ -32,7 +32,7 @@ enum {
     FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
     FILES_PER_READER = 4,
     LEASE_GRACE_MS = 30000, /* for agents to come back after a restart */
-    LONG_WORK_NICE = 5 /* behind HTTP and express threads, before jobs */
+    LONG_WORK_NICE = 5      /* behind HTTP and express threads, before jobs */
 };
 
 static void *reader_new(void *arg)

@@ -37,8 +37,8 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e);
  */
 void td_jobs_free(struct td_jobs *js);
 
-/* kind "retrain", "evaluate" or "selection"; lane = what must not run twice at once (the family); params = JSON object text.
- * *existing is set when an equal queued job was found, whose id it then is. The job is on disk when this returns.
+/* kind "retrain", "evaluate" or "selection"; lane = what must not run twice at once (the family); params = JSON object
+ * text. *existing is set when an equal queued job was found, whose id it then is. The job is on disk when this returns.
  * OVERLOADED, DRAINING, IO, DISK_FULL. */
 int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, const char *lane, const char *params,
                    td_job_run run, int64_t *id, bool *existing, struct tp_err *e);
@@ -50,7 +50,8 @@ void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware);
 
 /* From the job's own thread. metrics: JSON object text or NULL (keeps the last). */
 struct td_job_state {
-    const char *phase; /* "load", "train", "validate", "publish"; "load", "predict", "measure"; "load", "cells", "greedy", "store" */
+    const char *phase; /* "load", "train", "validate", "publish"; "load", "predict", "measure"; "load", "cells",
+                          "greedy", "store" */
     double progress;   /* 0..1 */
     int epoch;         /* 0 none */
     double loss;       /* NaN none */

@@ -108,7 +108,7 @@ static void every_program_is_measured_once(int total)
 START_TEST(nothing_is_lost_measured_twice_or_held_for_ever)
 {
     double seconds = bb_slow() || bb_big() ? 60 : 6, ttl = bb_slow() ? 20 : 8;
-    int total = (int)(seconds * (bb_slow() ? 150 : 700)), kills = 0;
+    int total = (int)(seconds * (bb_slow() ? 150 : 700)), kills = 0, gone = 0;
     struct agent a[AGENTS] = {{0}};
     char *dir = bb_path("fleet"), *log = bb_path("fleet-log");
     char *listen = bb_printf("unix:%s", bb_path("socket")).p;
@@ -131,11 +131,12 @@ START_TEST(nothing_is_lost_measured_twice_or_held_for_ever)
     for (int i = 0; i < KILLED; i++)
         a[i * 3].killed_at = seconds * (0.1 + 0.8 * draw(&seed));
     double began = tc_now();
-    while (tc_now() - began < seconds) {
+    while (tc_now() - began < seconds || kills < DAEMON_KILLS || gone < KILLED) { /* a slow machine is late */
         double t = tc_now() - began;
         for (int i = 0; i < AGENTS; i++)
             if (a[i].killed_at > 0 && a[i].killed_at < t) {
                 a[i].killed_at = -1;
+                gone++;
                 kill(a[i].pid, SIGKILL);
             }
         if (kills < DAEMON_KILLS && t > seconds * (kills + 1) / (DAEMON_KILLS + 1)) {
@@ -150,11 +151,10 @@ START_TEST(nothing_is_lost_measured_twice_or_held_for_ever)
     for (double limit = tc_now() + 20 * ttl; alive(a, AGENTS) > 0 && tc_now() < limit;)
         tc_sleep(0.05);
 
-    int ended = 0, killed = 0;
+    int ended = 0;
     for (int i = 0; i < AGENTS; i++) {
         bool well = a[i].ended && WIFEXITED(a[i].status) && WEXITSTATUS(a[i].status) == 0;
         ended += well;
-        killed += a[i].killed_at < 0;
         if (!a[i].ended)
             kill(a[i].pid, SIGKILL);
         if (!well && a[i].killed_at >= 0)
@@ -166,11 +166,9 @@ START_TEST(nothing_is_lost_measured_twice_or_held_for_ever)
     int64_t measured = tc_int(r->json, "/counts/candidates/measured", -1),
             failed = tc_int(r->json, "/counts/candidates/failed", -1);
     printf("%d programs: %d measured, %d failed; %d agents ended, %d of %d killed, daemon killed %d times, %.1f s\n",
-           total, (int)measured, (int)failed, ended, killed, AGENTS, kills, tc_now() - began);
+           total, (int)measured, (int)failed, ended, gone, AGENTS, kills, tc_now() - began);
     ck_assert_int_eq(measured + failed, total);
     ck_assert_int_gt(failed, 0);
-    ck_assert_int_eq(killed, KILLED);
-    ck_assert_int_eq(kills, DAEMON_KILLS);
     r = bb_get("/v1/hardware/fleet/candidates?state=leased");
     ck_assert_uint_eq(json_array_size(json_object_get(r->json, "items")), 0);
     every_program_is_measured_once(total);
