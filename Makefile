@@ -177,6 +177,7 @@ bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, bes
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
 bench-lane: $(BUILD)/tcld
+bench-fleet: $(BUILD)/tcld $(BUILD)/replay
 bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
 $(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc
