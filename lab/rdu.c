@@ -23,11 +23,13 @@ static bool set(struct tl_rdu_method *m, const char *key, double v)
     const struct {
         const char *key;
         double *to;
-    } real[] = {{"r", &o->weights.r}, {"d", &o->weights.d}, {"u", &o->weights.u},
-                {"f", &o->weights.f}, {"alpha", &o->alpha}, {"noise", &o->noise}};
+    } real[] = {{"r", &o->weights.r}, {"d", &o->weights.d}, {"u", &o->weights.u}, {"f", &o->weights.f},
+                {"alpha", &o->alpha}, {"noise", &o->noise}, {"cap", &o->cap}};
     for (size_t i = 0; i < sizeof real / sizeof *real; i++)
         if (strcmp(key, real[i].key) == 0)
             return *real[i].to = v, true;
+    if (strcmp(key, "cells") == 0 && (v == 0 || v == 1))
+        return o->by_cell = v > 0, true;
     if (strcmp(key, "floor") == 0 && v >= 0 && v <= 1e6)
         return o->task_floor = (uint32_t)v, true;
     if (strcmp(key, "rounds") == 0 && v >= 1 && v <= TS_MAX_ROUNDS)
@@ -67,9 +69,10 @@ int tl_rdu_method_parse(const char *text, struct tl_rdu_method *m, struct tp_err
     new.rounds = id == TS_RANDOM ? 1 : new.select.rounds;
     for (char *p; (p = strtok_r(NULL, ":", &save));)
         if (!option(&new, p))
-            return tp_fail(
-                e, TP_E_UNUSABLE,
-                "method %s: r=, d=, u=, f=, floor=, rounds=, alpha=, noise=, sum, product and rows are accepted", text);
+            return tp_fail(e, TP_E_UNUSABLE,
+                           "method %s: r=, d=, u=, f=, floor=, rounds=, cells=, cap=, alpha=, noise=, sum, product and "
+                           "rows are accepted",
+                           text);
     *m = new;
     return 0;
 }
@@ -296,11 +299,12 @@ static char *settings(const struct tl_rdu *r, const struct tl_rdu_method *m, siz
     char *text = NULL;
     int n = asprintf(&text,
                      "pool %u of %u tasks, test %u of %u, tune %g, steps %u, epochs %d, batch %d x %d, lr %g, %s, form "
-                     "%d, weights %g %g %g %g, floor %u, alpha %g, noise %g, rounds %d, rows %d, budget %zu, seed %llu",
+                     "%d, weights %g %g %g %g, floor %u, cells %d, cap %g, alpha %g, noise %g, rounds %d, rows %d, "
+                     "budget %zu, seed %llu",
                      r->pool, r->tasks, r->test_programs, r->test_tasks, o->tune, o->steps, t->epochs,
                      t->tasks_per_batch, t->programs_per_task, t->lr, ts_method_name(s->method), (int)s->form,
-                     s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->alpha, s->noise,
-                     m->rounds, m->rows, budget, (unsigned long long)seed);
+                     s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->by_cell, s->cap,
+                     s->alpha, s->noise, m->rounds, m->rows, budget, (unsigned long long)seed);
     return n < 0 ? NULL : text;
 }
 

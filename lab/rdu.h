@@ -18,7 +18,8 @@ struct tl_rdu_method {
     int rounds;            /* parts of the budget; between them a model is trained on what is chosen so far */
     bool rows;             /* embeddings by ts_embed_rows() in every round: no model between rounds */
 };
-/* METHOD[:KEY=VALUE|:sum|:product|:rows]..., keys r, d, u, f (weights), floor (task_floor), rounds, alpha, noise. */
+/* METHOD[:KEY=VALUE|:sum|:product|:rows]..., keys r, d, u, f (weights), floor (task_floor), cells (by_cell: 0, 1), cap,
+ * rounds, alpha, noise. */
 int tl_rdu_method_parse(const char *text, struct tl_rdu_method *m, struct tp_err *e);
 
 struct tl_rdu_opts {

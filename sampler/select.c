@@ -15,7 +15,7 @@ static const struct method {
     bool by_cell;              /* seats within a task are shared between cells, in any pool */
     double cap_quantile;       /* of distances to what is known: where d is 1 */
 } methods[TS_METHOD_COUNT] = {
-    [TS_RDU] = {"rdu", {0}, true, 0.95},
+    [TS_RDU] = {"rdu", {0}, true, 0.95}, /* its options say */
     [TS_RANDOM] = {"random", {0}, false, 1.0},
     [TS_UNCERTAINTY] = {"uncertainty", {.u = 1}, false, 1.0},
     [TS_CORESET] = {"coreset", {.d = 1}, false, 1.0},
@@ -40,6 +40,8 @@ void ts_defaults(struct ts_opts *o)
     *o = (struct ts_opts){.method = TS_RDU,
                           .form = TS_PRODUCT,
                           .weights = {.r = 0.25, .d = 1.0, .u = 0.75},
+                          .by_cell = methods[TS_RDU].by_cell,
+                          .cap = methods[TS_RDU].cap_quantile,
                           .threads = 1,
                           .rounds = 5,
                           .task_floor = 8,
@@ -94,6 +96,8 @@ static int check(const struct ts_pool *p, const struct ts_opts *o, struct tp_err
         return tp_fail(e, TP_E_UNUSABLE, "weights of a product lie in 0..1, of a sum in 0..1e6");
     if (o->rounds < 1 || o->rounds > TS_MAX_ROUNDS || o->threads < 1)
         return tp_fail(e, TP_E_UNUSABLE, "rounds: 1 to %d; threads: at least 1", (int)TS_MAX_ROUNDS);
+    if (!(o->cap > 0 && o->cap <= 1))
+        return tp_fail(e, TP_E_UNUSABLE, "cap: above 0, at most 1");
     if (!(o->alpha >= 1e-9 && o->alpha <= 1e9 && o->noise >= 1e-9 && o->noise <= 1e9))
         return tp_fail(e, TP_E_UNUSABLE, "alpha and noise: 1e-9 to 1e9");
     return 0;
@@ -314,7 +318,7 @@ static int run_round(struct ts_state *s, const struct method *m, int round, uint
 static int choose_greedy(const struct ts_pool *p, const struct ts_opts *o, size_t budget, const struct ts_run *run,
                          struct ts_pick *picks, size_t *n_picks)
 {
-    const struct method *m = &methods[o->method];
+    struct method m = methods[o->method];
     const bool own = o->method != TS_RDU;
     struct ts_opts opts = *o;
     struct ts_state s = {.pool = p, .opts = &opts, .run = *run};
@@ -322,15 +326,17 @@ static int choose_greedy(const struct ts_pool *p, const struct ts_opts *o, size_
     uint32_t *zones = NULL;
     opts.threads = tm_pool_threads(run->workers);
     s.scale.form = own ? TS_PRODUCT : o->form;
-    s.scale.w = own ? m->weights : o->weights;
+    s.scale.w = own ? m.weights : o->weights;
+    m.by_cell = own ? m.by_cell : o->by_cell;
+    m.cap_quantile = own ? m.cap_quantile : o->cap;
     s.uses_d = s.scale.w.d > 0;
     s.uses_u = s.scale.w.u > 0 && ((p->feature && p->n_features > 0) || p->predicted);
     s.updates_u = s.uses_u && !p->predicted;
-    int rc = init_state(&s, m, budget);
+    int rc = init_state(&s, &m, budget);
     if (rc == 0 && !(zones = tm_alloc(s.n_zones, sizeof *zones)))
         rc = -TP_E_NO_MEMORY;
     for (int round = 0; round < o->rounds && rc == 0; round++)
-        rc = run_round(&s, m, round, zones, picks, &n);
+        rc = run_round(&s, &m, round, zones, picks, &n);
     if (rc == 0)
         *n_picks = n;
     free(zones);

@@ -160,7 +160,7 @@ static inline void brute_select(struct brute *b, const struct ts_pool *p, const 
     struct ts_run run = {.workers = tm_pool_new(1)};
     struct ts_view v;
     size_t n = 0;
-    *b = (struct brute){.p = p, .o = o, .w = o->weights, .cap_quantile = 0.95, .by_cell = true};
+    *b = (struct brute){.p = p, .o = o, .w = o->weights, .cap_quantile = o->cap, .by_cell = o->by_cell};
     if (o->method != TS_RDU) {
         b->w = (struct ts_weights){
             .r = o->method == TS_REPRESENTATIVE, .d = o->method == TS_CORESET, .u = o->method == TS_UNCERTAINTY};
@@ -169,15 +169,16 @@ static inline void brute_select(struct brute *b, const struct ts_pool *p, const 
     }
     ck_assert(p->n <= BRUTE_MAX && p->dim <= BRUTE_DIM && p->n_features <= BRUTE_FEATURES);
     ck_assert_int_eq(ts_view_init(&v, p, run.workers), 0);
-    if (b->by_cell)
+    const bool cells = b->by_cell || b->w.r > 0;
+    if (cells)
         ck_assert_int_eq(ts_kmeans(&b->cells, &v, ts_cell_count(p->n), o->seed, &run, 0, 1), 0);
     tm_pool_free(run.workers);
     for (size_t i = 0; i < p->n; i++)
         b->known[i] = p->known[i];
     brute_standardise(b);
-    if (b->by_cell)
+    if (cells)
         brute_closeness(b);
-    ck_assert_int_eq(ts_groups_init(&b->groups, p, b->cells.cell, budget, o->task_floor, o->seed), 0);
+    ck_assert_int_eq(ts_groups_init(&b->groups, p, b->by_cell ? b->cells.cell : NULL, budget, o->task_floor, o->seed), 0);
     for (int round = 0; round < o->rounds; round++) {
         brute_posterior(b);
         brute_distances(b);

@@ -66,12 +66,31 @@ START_TEST(the_weighted_sum_is_exact_too)
 }
 END_TEST
 
+START_TEST(without_cells_seats_are_the_tasks)
+{
+    for (uint64_t seed = 0; seed < (SANITIZED ? 2 : 6); seed++) {
+        struct sampler_pool s;
+        struct ts_opts o;
+        ts_defaults(&o);
+        o.by_cell = false;
+        o.cap = seed % 2 ? 1.0 : 0.8;
+        o.weights.r = seed % 3 ? 0.0 : 0.5;
+        o.seed = seed;
+        o.rounds = 2;
+        sampler_pool_init(&s, 200, 6, 8, 3, seed % 3 ? 12 : 0, 300 + seed);
+        compare(&s, &o, 50);
+        sampler_pool_free(&s);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("sampler/greedy");
     TCase *c = tcase_create("greedy");
     tcase_add_loop_test(c, lazy_greedy_is_full_greedy, 0, sizeof greedy / sizeof *greedy);
     tcase_add_test(c, the_weighted_sum_is_exact_too);
+    tcase_add_test(c, without_cells_seats_are_the_tasks);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
