@@ -178,7 +178,8 @@ static inline void brute_select(struct brute *b, const struct ts_pool *p, const 
     brute_standardise(b);
     if (cells)
         brute_closeness(b);
-    ck_assert_int_eq(ts_groups_init(&b->groups, p, b->by_cell ? b->cells.cell : NULL, budget, o->task_floor, o->seed), 0);
+    ck_assert_int_eq(ts_groups_init(&b->groups, p, b->by_cell ? b->cells.cell : NULL, budget, o->task_floor, o->seed),
+                     0);
     for (int round = 0; round < o->rounds; round++) {
         brute_posterior(b);
         brute_distances(b);
