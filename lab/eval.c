@@ -21,9 +21,9 @@ static int score(const struct tl_corpus *c, const struct tl_split *s, const stru
     int rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", n);
     if (!scores || !latency)
         goto out;
-    double t0 = tl_seconds();
+    double t0 = tl_cpu_seconds();
     rc = tm_predict_dataset(m, s->d, s->test, n, scores, latency, NULL);
-    out->predict_seconds = tl_seconds() - t0;
+    out->predict_seconds = tl_cpu_seconds() - t0;
     out->predict_per_second = (double)n / out->predict_seconds;
     if (rc)
         tp_fail(e, (enum tp_code) - rc, "prediction failed");
@@ -38,7 +38,7 @@ out:
 int tl_eval_split(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o,
                   struct tl_eval_result *out, struct tm_model **model, struct tp_err *e)
 {
-    struct tm_hyper h = tm_hyper_default(s->d->features);
+    struct tm_hyper h = o->hyper ? *o->hyper : tm_hyper_default(s->d->features);
     struct tm_train_opts train = o->train;
     train.seed = o->split.seed;
     *out = (struct tl_eval_result){.features = tclfeat_version(s->d->features),
@@ -51,9 +51,10 @@ int tl_eval_split(const struct tl_corpus *c, const struct tl_split *s, const str
     struct tm_model *m = tm_model_new(s->d->features, &h, train.seed);
     if (m == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
-    double t0 = tl_seconds();
+    double t0 = tl_seconds(), cpu0 = tl_cpu_seconds();
     int rc = tm_train(m, s->d, s->train, s->n_train, s->valid, s->n_valid, &train, o->progress, o->progress_arg, e);
     out->train_seconds = tl_seconds() - t0;
+    out->train_cpu_seconds = tl_cpu_seconds() - cpu0;
     if (rc == 0)
         rc = score(c, s, m, o->split.min_programs, out, e);
     if (rc == 0)

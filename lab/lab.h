@@ -3,7 +3,9 @@
 #define TL_LAB_H
 
 /* X(name, function, one line) */
-#define TL_COMMANDS X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")
+#define TL_COMMANDS                                                                                                    \
+    X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")                  \
+    X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")
 
 #define X(name, fn, help) int fn(int argc, char **argv);
 TL_COMMANDS
@@ -13,5 +15,7 @@ TL_COMMANDS
 int tl_cores(void);
 /* Monotonic clock. */
 double tl_seconds(void);
+/* CPU time of the process, all threads. */
+double tl_cpu_seconds(void);
 
 #endif

@@ -22,11 +22,21 @@ int tl_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-double tl_seconds(void)
+static double clock_now(clockid_t id)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double tl_seconds(void)
+{
+    return clock_now(CLOCK_MONOTONIC);
+}
+
+double tl_cpu_seconds(void)
+{
+    return clock_now(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 int main(int argc, char **argv)

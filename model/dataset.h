@@ -4,6 +4,7 @@
 #define TM_DATASET_H
 
 #include "model/net.h"
+#include "proto/tclfeat_mask.h"
 
 struct tm_dataset {
     enum tclfeat_set features;
@@ -28,6 +29,13 @@ void tm_dataset_free(struct tm_dataset *d);
  * -TP_E_x. */
 int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *task_id, const uint8_t key[16],
                    double cost, const struct tclfeat_hw *hw, struct tp_err *e);
+/* A copy of d (tclf-1) with less in its rows, for experiments: same programs, tasks and costs. Nothing can be added to it. Rows
+ * that have become equal stay apart. NULL when out of memory. */
+struct tm_mask {
+    struct tclfeat_mask columns;
+    bool hardware_row, task_row, summary; /* true: left out */
+};
+struct tm_dataset *tm_dataset_masked(const struct tm_dataset *d, const struct tm_mask *m);
 const char *tm_dataset_task_id(const struct tm_dataset *d, uint32_t task);
 
 #endif
