@@ -58,7 +58,7 @@ static void take(struct tl_trial *r, struct tl_eval_result *from)
 }
 
 int tl_trial_make(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o, int variant,
-                struct tl_trial *r, struct tp_err *e)
+                  struct tl_trial *r, struct tp_err *e)
 {
     struct tl_variant v = {.hyper = tm_hyper_default(s->d->features), .train = o->train};
     struct tl_eval_opts own = *o;

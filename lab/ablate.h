@@ -22,14 +22,14 @@ extern const struct tl_variant_info tl_variants[];
 extern const int tl_n_variants;
 
 /* X(field, title, format): figures of a run; the first three are means over test tasks */
-#define TL_TRIAL_FIGURES                                                                                                 \
-    X(pairwise, "pairwise", "%.4f") \
-    X(top1, "top-1", "%.4f") \
-    X(top5, "top-5", "%.4f") \
-    X(ln_error, "median |ln error|", "%.3f") \
-    X(parameters, "parameters", "%.0f") \
-    X(mib, "MiB", "%.3f") \
-    X(cpu_seconds, "training CPU s", "%.0f")\
+#define TL_TRIAL_FIGURES                                                                                               \
+    X(pairwise, "pairwise", "%.4f")                                                                                    \
+    X(top1, "top-1", "%.4f")                                                                                           \
+    X(top5, "top-5", "%.4f")                                                                                           \
+    X(ln_error, "median |ln error|", "%.3f")                                                                           \
+    X(parameters, "parameters", "%.0f")                                                                                \
+    X(mib, "MiB", "%.3f")                                                                                              \
+    X(cpu_seconds, "training CPU s", "%.0f")                                                                           \
     X(per_second, "programs/s", "%.0f")
 enum {
 #define X(field, title, format) TL_TRIAL_##field,
@@ -41,20 +41,20 @@ enum {
 
 struct tl_trial {
     double figure[TL_TRIAL_N];
-    uint32_t n;                      /* test tasks; 0: there is no such run */
+    uint32_t n;                        /* test tasks; 0: there is no such run */
     double *by_task[TL_TRIAL_BY_TASK]; /* [n] each, owned */
 };
 void tl_trial_free(struct tl_trial *r);
 
 /* Train and score variant `variant` on s. o: the options of the default. */
 int tl_trial_make(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o, int variant,
-                struct tl_trial *r, struct tp_err *e);
+                  struct tl_trial *r, struct tp_err *e);
 
 /* Kept runs. `settings`: everything that a run depends on beside variant, seed and the code; a run with others is
  * another run, under another name. Of the code nobody knows: a folder belongs to one state of it. */
 bool tl_trial_load(const char *dir, const char *settings, int variant, uint64_t seed, struct tl_trial *r);
 int tl_trial_save(const char *dir, const char *settings, int variant, uint64_t seed, const struct tl_trial *r,
-                struct tp_err *e);
+                  struct tp_err *e);
 
 /* The runs of an experiment: run[variant * seeds + seed - 1]. Variants without a run are left out. */
 struct tl_ablation {

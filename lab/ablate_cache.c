@@ -102,7 +102,7 @@ static void print(struct tp_buf *b, const struct tp_buf *id, const struct tl_tri
 }
 
 int tl_trial_save(const char *dir, const char *settings, int variant, uint64_t seed, const struct tl_trial *r,
-                struct tp_err *e)
+                  struct tp_err *e)
 {
     struct tp_buf id = {0}, path = {0}, text = {0};
     FILE *f = NULL;

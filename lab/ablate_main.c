@@ -14,7 +14,8 @@ static const char usage[] =
     "usage: lab ablate --logs DIR|FILE... --test KEYFILE [OPTION...]\n"
     "\n"
     "Trains the default model and variants of it on the tasks that are not in KEYFILE (workload keys, one a line),\n"
-    "scores them on the ones that are, and prints what each change does: Markdown, differences paired by task and seed.\n"
+    "scores them on the ones that are, and prints what each change does: Markdown, differences paired by task and "
+    "seed.\n"
     "\n"
     "  --list                  the variants\n"
     "  --only NAME,...         these groups or variants (all); the default is always run\n"
@@ -25,8 +26,22 @@ static const char usage[] =
     "  --json                  JSON on standard output\n"
     "  --quiet                 no progress\n";
 
-enum { O_LOGS = 1, O_TEST, O_LIST, O_ONLY, O_SEEDS, O_PER_TASK, O_TEST_PER_TASK, O_EPOCHS, O_VALID, O_THREADS, O_OUT,
-       O_JSON, O_QUIET, O_HELP };
+enum {
+    O_LOGS = 1,
+    O_TEST,
+    O_LIST,
+    O_ONLY,
+    O_SEEDS,
+    O_PER_TASK,
+    O_TEST_PER_TASK,
+    O_EPOCHS,
+    O_VALID,
+    O_THREADS,
+    O_OUT,
+    O_JSON,
+    O_QUIET,
+    O_HELP
+};
 static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"test", required_argument, 0, O_TEST},
                                         {"list", no_argument, 0, O_LIST},

@@ -10,7 +10,7 @@ struct tl_eval_opts {
     struct tm_train_opts train;
     const struct tm_hyper *hyper; /* NULL: the default. Shapes that the engine does not run are predicted by the forward
                                      pass of training */
-    tm_progress_fn progress; /* may be NULL */
+    tm_progress_fn progress;      /* may be NULL */
     void *progress_arg;
 };
 void tl_eval_defaults(struct tl_eval_opts *o);

@@ -29,8 +29,8 @@ void tm_dataset_free(struct tm_dataset *d);
  * -TP_E_x. */
 int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *task_id, const uint8_t key[16],
                    double cost, const struct tclfeat_hw *hw, struct tp_err *e);
-/* A copy of d (tclf-1) with less in its rows, for experiments: same programs, tasks and costs. Nothing can be added to it. Rows
- * that have become equal stay apart. NULL when out of memory. */
+/* A copy of d (tclf-1) with less in its rows, for experiments: same programs, tasks and costs. Nothing can be added to
+ * it. Rows that have become equal stay apart. NULL when out of memory. */
 struct tm_mask {
     struct tclfeat_mask columns;
     bool hardware_row, task_row, summary; /* true: left out */
