@@ -29,36 +29,36 @@ const struct tl_variant_info tl_variants[] = {
 };
 const int tl_n_variants = sizeof tl_variants / sizeof *tl_variants;
 
-void tl_trial_free(struct tl_trial *r)
+void tl_outcome_free(struct tl_outcome *r)
 {
-    for (int i = 0; i < TL_TRIAL_BY_TASK; i++)
+    for (int i = 0; i < TL_OUTCOME_BY_TASK; i++)
         free(r->by_task[i]);
-    *r = (struct tl_trial){0};
+    *r = (struct tl_outcome){0};
 }
 
 /* Takes the figures of the tasks out of the result. */
-static void take(struct tl_trial *r, struct tl_eval_result *from)
+static void take(struct tl_outcome *r, struct tl_eval_result *from)
 {
     const double mib = (double)from->parameters * sizeof(float) / (1 << 20);
-    *r = (struct tl_trial){
-        .figure = {[TL_TRIAL_pairwise] = from->score.by_min.pairwise,
-                   [TL_TRIAL_top1] = from->score.by_min.top1_mean,
-                   [TL_TRIAL_top5] = from->score.by_min.top5_mean,
-                   [TL_TRIAL_ln_error] = from->score.by_min.latency_median_ln_error,
-                   [TL_TRIAL_parameters] = (double)from->parameters,
-                   [TL_TRIAL_mib] = mib,
-                   [TL_TRIAL_cpu_seconds] = from->train_cpu_seconds,
-                   [TL_TRIAL_per_second] = from->predict_per_second},
+    *r = (struct tl_outcome){
+        .figure = {[TL_OUTCOME_pairwise] = from->score.by_min.pairwise,
+                   [TL_OUTCOME_top1] = from->score.by_min.top1_mean,
+                   [TL_OUTCOME_top5] = from->score.by_min.top5_mean,
+                   [TL_OUTCOME_ln_error] = from->score.by_min.latency_median_ln_error,
+                   [TL_OUTCOME_parameters] = (double)from->parameters,
+                   [TL_OUTCOME_mib] = mib,
+                   [TL_OUTCOME_cpu_seconds] = from->train_cpu_seconds,
+                   [TL_OUTCOME_per_second] = from->predict_per_second},
         .n = from->score.n,
-        .by_task = {[TL_TRIAL_pairwise] = from->score.pairwise,
-                    [TL_TRIAL_top1] = from->score.top1,
-                    [TL_TRIAL_top5] = from->score.top5},
+        .by_task = {[TL_OUTCOME_pairwise] = from->score.pairwise,
+                    [TL_OUTCOME_top1] = from->score.top1,
+                    [TL_OUTCOME_top5] = from->score.top5},
     };
     from->score.pairwise = from->score.top1 = from->score.top5 = NULL;
 }
 
-int tl_trial_make(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o, int variant,
-                  struct tl_trial *r, struct tp_err *e)
+int tl_outcome_make(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o, int variant,
+                    struct tl_outcome *r, struct tp_err *e)
 {
     struct tl_variant v = {.hyper = tm_hyper_default(s->d->features), .train = o->train};
     struct tl_eval_opts own = *o;

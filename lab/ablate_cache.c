@@ -11,9 +11,9 @@
 #include <string.h>
 #include <zlib.h>
 
-static const char *const figure_name[TL_TRIAL_N] = {
+static const char *const figure_name[TL_OUTCOME_N] = {
 #define X(field, title, format) #field,
-    TL_TRIAL_FIGURES
+    TL_OUTCOME_FIGURES
 #undef X
 };
 
@@ -39,22 +39,22 @@ static double number(const json_t *j)
 }
 
 /* Into r, whose figures and tasks are complete or not there. */
-static bool parse(const json_t *j, const char *id, struct tl_trial *r)
+static bool parse(const json_t *j, const char *id, struct tl_outcome *r)
 {
     const char *text = json_string_value(json_object_get(j, "settings"));
-    const json_t *tasks[TL_TRIAL_BY_TASK];
+    const json_t *tasks[TL_OUTCOME_BY_TASK];
     if (text == NULL || strcmp(text, id) != 0)
         return false;
-    for (int i = 0; i < TL_TRIAL_N; i++)
+    for (int i = 0; i < TL_OUTCOME_N; i++)
         r->figure[i] = number(json_object_get(j, figure_name[i]));
     const json_t *by_task = json_object_get(j, "by_task");
-    for (int i = 0; i < TL_TRIAL_BY_TASK; i++) {
+    for (int i = 0; i < TL_OUTCOME_BY_TASK; i++) {
         tasks[i] = json_object_get(by_task, figure_name[i]);
         if (json_array_size(tasks[i]) == 0 || json_array_size(tasks[i]) != json_array_size(tasks[0]))
             return false;
     }
     r->n = (uint32_t)json_array_size(tasks[0]);
-    for (int i = 0; i < TL_TRIAL_BY_TASK; i++) {
+    for (int i = 0; i < TL_OUTCOME_BY_TASK; i++) {
         if (!(r->by_task[i] = malloc(r->n * sizeof *r->by_task[i])))
             return false;
         for (uint32_t t = 0; t < r->n; t++)
@@ -63,7 +63,7 @@ static bool parse(const json_t *j, const char *id, struct tl_trial *r)
     return true;
 }
 
-bool tl_trial_load(const char *dir, const char *settings, int variant, uint64_t seed, struct tl_trial *r)
+bool tl_outcome_load(const char *dir, const char *settings, int variant, uint64_t seed, struct tl_outcome *r)
 {
     struct tp_buf id = {0}, path = {0};
     json_t *j = NULL;
@@ -71,26 +71,26 @@ bool tl_trial_load(const char *dir, const char *settings, int variant, uint64_t 
     path_of(&path, dir, &id, variant, seed);
     if (!id.oom && !path.oom)
         j = json_load_file(path.p, 0, NULL);
-    *r = (struct tl_trial){0};
+    *r = (struct tl_outcome){0};
     bool ok = j && parse(j, id.p, r);
     if (!ok)
-        tl_trial_free(r);
+        tl_outcome_free(r);
     json_decref(j);
     tp_buf_free(&id);
     tp_buf_free(&path);
     return ok;
 }
 
-static void print(struct tp_buf *b, const struct tp_buf *id, const struct tl_trial *r)
+static void print(struct tp_buf *b, const struct tp_buf *id, const struct tl_outcome *r)
 {
     tp_buf_puts(b, "{\"settings\": ");
     tp_buf_json_str(b, id->p, id->n - 1);
-    for (int i = 0; i < TL_TRIAL_N; i++) {
+    for (int i = 0; i < TL_OUTCOME_N; i++) {
         tp_buf_printf(b, ", \"%s\": ", figure_name[i]);
         tp_buf_json_num(b, r->figure[i], 9);
     }
     tp_buf_puts(b, ", \"by_task\": {");
-    for (int i = 0; i < TL_TRIAL_BY_TASK; i++) {
+    for (int i = 0; i < TL_OUTCOME_BY_TASK; i++) {
         tp_buf_printf(b, "%s\"%s\": [", i ? ", " : "", figure_name[i]);
         for (uint32_t t = 0; t < r->n; t++) {
             tp_buf_puts(b, t ? ", " : "");
@@ -101,8 +101,8 @@ static void print(struct tp_buf *b, const struct tp_buf *id, const struct tl_tri
     tp_buf_puts(b, "}}\n");
 }
 
-int tl_trial_save(const char *dir, const char *settings, int variant, uint64_t seed, const struct tl_trial *r,
-                  struct tp_err *e)
+int tl_outcome_save(const char *dir, const char *settings, int variant, uint64_t seed, const struct tl_outcome *r,
+                    struct tp_err *e)
 {
     struct tp_buf id = {0}, path = {0}, text = {0};
     FILE *f = NULL;

@@ -21,8 +21,9 @@ static const char usage[] =
     "  --only NAME,...         these groups or variants (all); the default is always run\n"
     "  --seeds N               seeds 1 to N (3)\n"
     "  --per-task N (all)  --test-per-task N (400)  --epochs N (15)  --valid X (0.1)  --threads N: as in lab eval\n"
-    "  --out DIR               keep every run there and make only those that are missing; write ablations.md and\n"
-    "                          ablations.json. Runs know their settings, not the code: a new DIR for a new program\n"
+    "  --out DIR               keep every run there and make only those that are missing; write ablations.md,\n"
+    "                          .json and .svg. Runs know their settings, not the code: a new DIR for a new program\n"
+    "  --kept                  train nothing: report the runs that --out DIR holds\n"
     "  --json                  JSON on standard output\n"
     "  --quiet                 no progress\n";
 
@@ -38,6 +39,7 @@ enum {
     O_VALID,
     O_THREADS,
     O_OUT,
+    O_KEPT,
     O_JSON,
     O_QUIET,
     O_HELP
@@ -53,6 +55,7 @@ static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"valid", required_argument, 0, O_VALID},
                                         {"threads", required_argument, 0, O_THREADS},
                                         {"out", required_argument, 0, O_OUT},
+                                        {"kept", no_argument, 0, O_KEPT},
                                         {"json", no_argument, 0, O_JSON},
                                         {"quiet", no_argument, 0, O_QUIET},
                                         {"help", no_argument, 0, O_HELP},
@@ -65,9 +68,9 @@ struct ablate {
     struct tl_eval_opts o;
     int seeds;
     const char *test, *only, *out;
-    bool json, quiet;
+    bool kept, json, quiet;
     char settings[512];
-    struct tl_trial *run; /* [tl_n_variants][seeds] */
+    struct tl_outcome *run; /* [tl_n_variants][seeds] */
 };
 
 static bool number(const char *opt, const char *text, double lo, double hi, double *out)
@@ -121,49 +124,55 @@ static int run_seed(struct ablate *a, int seed, struct tp_err *e)
     struct tl_split split = {0};
     int rc = 0;
     for (int v = 0; v < tl_n_variants && rc == 0; v++) {
-        struct tl_trial *r = &a->run[v * a->seeds + seed - 1];
-        if (!wanted(a, v) || (a->out && tl_trial_load(a->out, a->settings, v, (uint64_t)seed, r)))
+        struct tl_outcome *r = &a->run[v * a->seeds + seed - 1];
+        if (!wanted(a, v) || (a->out && tl_outcome_load(a->out, a->settings, v, (uint64_t)seed, r)) || a->kept)
             continue;
         a->o.split.seed = (uint64_t)seed;
         if (split.d == NULL && (rc = tl_split_make(a->corpus, a->keys, a->n_keys, &a->o.split, &split, e)))
             break;
-        rc = tl_trial_make(a->corpus, &split, &a->o, v, r, e);
+        rc = tl_outcome_make(a->corpus, &split, &a->o, v, r, e);
         if (rc == 0 && a->out)
-            rc = tl_trial_save(a->out, a->settings, v, (uint64_t)seed, r, e);
+            rc = tl_outcome_save(a->out, a->settings, v, (uint64_t)seed, r, e);
         if (rc == 0 && !a->quiet)
             fprintf(stderr, "  seed %d  %-26s pairwise %.4f  top-1 %.4f  %.0f CPU s\n", seed, tl_variants[v].name,
-                    r->figure[TL_TRIAL_pairwise], r->figure[TL_TRIAL_top1], r->figure[TL_TRIAL_cpu_seconds]);
+                    r->figure[TL_OUTCOME_pairwise], r->figure[TL_OUTCOME_top1], r->figure[TL_OUTCOME_cpu_seconds]);
     }
     if (split.d)
         tl_split_free(&split);
     return rc;
 }
 
-static int write_file(const char *dir, const char *name, const struct tp_buf *b, struct tp_err *e)
+static int write_file(const char *path, const struct tp_buf *b, struct tp_err *e)
 {
-    struct tp_buf path = {0};
-    tp_buf_printf(&path, "%s/%s", dir, name);
-    tp_buf_putc(&path, '\0');
-    FILE *f = path.oom ? NULL : fopen(path.p, "w");
+    FILE *f = fopen(path, "w");
     bool failed = f == NULL || fwrite(b->p, 1, b->n, f) != b->n;
     if (f && fclose(f))
         failed = true;
-    int rc = failed ? tp_fail(e, TP_E_IO, "%s/%s: %s", dir, name, strerror(errno)) : 0;
-    tp_buf_free(&path);
-    return rc;
+    return failed ? tp_fail(e, TP_E_IO, "%s: %s", path, strerror(errno)) : 0;
 }
 
 static int report(const struct ablate *a, struct tp_err *e)
 {
     const struct tl_ablation all = {.settings = a->settings, .seeds = a->seeds, .run = a->run};
     struct tp_buf md = {0}, json = {0};
+    char path[4096];
     int rc = 0;
     if (tl_ablation_markdown(&all, &md) || tl_ablation_json(&all, &json))
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the report");
-    if (rc == 0 && a->out && (rc = write_file(a->out, "ablations.md", &md, e)) == 0)
-        rc = write_file(a->out, "ablations.json", &json, e);
     if (rc == 0)
         fwrite(a->json ? json.p : md.p, 1, a->json ? json.n : md.n, stdout);
+    if (rc == 0 && a->out) {
+        snprintf(path, sizeof path, "%s/ablations.md", a->out);
+        rc = write_file(path, &md, e);
+    }
+    if (rc == 0 && a->out) {
+        snprintf(path, sizeof path, "%s/ablations.json", a->out);
+        rc = write_file(path, &json, e);
+    }
+    if (rc == 0 && a->out) {
+        snprintf(path, sizeof path, "%s/ablations.svg", a->out);
+        rc = tl_ablation_plot(&all, path, e);
+    }
     tp_buf_free(&md);
     tp_buf_free(&json);
     return rc;
@@ -210,6 +219,9 @@ static int parse(int argc, char **argv, struct ablate *a, struct tp_err *e)
 #undef N
         case O_OUT:
             a->out = optarg;
+            break;
+        case O_KEPT:
+            a->kept = true;
             break;
         case O_JSON:
             a->json = true;
@@ -270,7 +282,7 @@ out:
     if (e.detail[0])
         fprintf(stderr, "lab: %s\n", e.detail);
     for (int i = 0; a.run && i < tl_n_variants * a.seeds; i++)
-        tl_trial_free(&a.run[i]);
+        tl_outcome_free(&a.run[i]);
     free(a.run);
     tl_keys_free(a.keys, a.n_keys);
     tl_corpus_free(a.corpus);

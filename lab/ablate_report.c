@@ -1,6 +1,7 @@
 /* The runs as a table, as JSON and as a plot: means over seeds, and the paired difference to the default (the same test
  * tasks, the same seed) with its 95 % interval over tasks and seeds. */
 #include "lab/ablate.h"
+#include "lab/svg.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,13 +9,13 @@
 
 static const struct {
     const char *name, *title, *format;
-} figures[TL_TRIAL_N] = {
+} figures[TL_OUTCOME_N] = {
 #define X(field, title, format) {#field, (title), (format)},
-    TL_TRIAL_FIGURES
+    TL_OUTCOME_FIGURES
 #undef X
 };
 
-static const struct tl_trial *run_of(const struct tl_ablation *a, int variant, int seed)
+static const struct tl_outcome *run_of(const struct tl_ablation *a, int variant, int seed)
 {
     return &a->run[variant * a->seeds + seed];
 }
@@ -39,23 +40,27 @@ struct difference {
     struct tm_interval interval;
 };
 
+/* Over the seeds that both were run with. */
 static int difference(const struct tl_ablation *a, int variant, int figure, struct difference *out)
 {
-    size_t n = 0, most = 0;
-    double sum = 0;
-    for (int s = 0; s < a->seeds; s++)
-        most += run_of(a, variant, s)->n;
-    double *d = malloc((most + 1) * sizeof *d);
+    const size_t n = run_of(a, 0, 0)->n;
+    size_t runs = 0, valid = 0;
+    double sum = 0, *d = malloc(((size_t)a->seeds * n + 1) * sizeof *d);
     if (d == NULL)
         return -TP_E_NO_MEMORY;
     for (int s = 0; s < a->seeds; s++) {
-        const struct tl_trial *v = run_of(a, variant, s), *base = run_of(a, 0, s);
-        for (uint32_t t = 0; v->n == base->n && t < v->n; t++)
-            if (!isnan(v->by_task[figure][t] - base->by_task[figure][t]))
-                sum += d[n++] = v->by_task[figure][t] - base->by_task[figure][t];
+        const struct tl_outcome *v = run_of(a, variant, s), *base = run_of(a, 0, s);
+        if (v->n != n || base->n != n)
+            continue;
+        for (size_t t = 0; t < n; t++) {
+            const double x = d[runs * n + t] = v->by_task[figure][t] - base->by_task[figure][t];
+            sum += isnan(x) ? 0 : x;
+            valid += !isnan(x);
+        }
+        runs++;
     }
-    out->mean = sum / (double)n;
-    int rc = tm_bootstrap_mean(d, n, 1, &out->interval);
+    out->mean = sum / (double)valid;
+    int rc = tm_bootstrap_crossed(d, runs, n, 1, &out->interval);
     free(d);
     return rc;
 }
@@ -72,12 +77,12 @@ static int row(const struct tl_ablation *a, int v, struct tp_buf *out)
     double x;
     int rc = 0, n = mean(a, v, 0, &x);
     tp_buf_printf(out, "| %s | %d |", tl_variants[v].name, n);
-    for (int f = 0; f < TL_TRIAL_N && rc == 0; f++) {
+    for (int f = 0; f < TL_OUTCOME_N && rc == 0; f++) {
         mean(a, v, f, &x);
         tp_buf_puts(out, " ");
         tp_buf_printf(out, figures[f].format, x);
         tp_buf_puts(out, " |");
-        if (f >= TL_TRIAL_BY_TASK)
+        if (f >= TL_OUTCOME_BY_TASK)
             continue;
         rc = difference(a, v, f, &d);
         if (v == 0 || isnan(d.mean))
@@ -99,11 +104,11 @@ int tl_ablation_markdown(const struct tl_ablation *a, struct tp_buf *out)
         if (strcmp(group, tl_variants[v].group) != 0) {
             group = tl_variants[v].group;
             tp_buf_printf(out, "\n| %s | seeds |", group);
-            for (int f = 0; f < TL_TRIAL_N; f++)
-                tp_buf_printf(out, f < TL_TRIAL_BY_TASK ? " %s | difference x 1000 |" : " %s |", figures[f].title);
+            for (int f = 0; f < TL_OUTCOME_N; f++)
+                tp_buf_printf(out, f < TL_OUTCOME_BY_TASK ? " %s | difference x 1000 |" : " %s |", figures[f].title);
             tp_buf_puts(out, "\n|---|---|");
-            for (int f = 0; f < TL_TRIAL_N; f++)
-                tp_buf_puts(out, f < TL_TRIAL_BY_TASK ? "---|---|" : "---|");
+            for (int f = 0; f < TL_OUTCOME_N; f++)
+                tp_buf_puts(out, f < TL_OUTCOME_BY_TASK ? "---|---|" : "---|");
             tp_buf_puts(out, "\n");
         }
         rc = row(a, v, out);
@@ -122,12 +127,12 @@ static int object(const struct tl_ablation *a, int v, struct tp_buf *out)
     tp_buf_puts(out, ", \"change\": ");
     tp_buf_json_str(out, tl_variants[v].change, strlen(tl_variants[v].change));
     tp_buf_printf(out, ", \"seeds\": %d", n);
-    for (int f = 0; f < TL_TRIAL_N && rc == 0; f++) {
+    for (int f = 0; f < TL_OUTCOME_N && rc == 0; f++) {
         struct difference d;
         mean(a, v, f, &x);
         tp_buf_printf(out, ", \"%s\": ", figures[f].name);
         tp_buf_json_num(out, x, 9);
-        if (v == 0 || f >= TL_TRIAL_BY_TASK)
+        if (v == 0 || f >= TL_OUTCOME_BY_TASK)
             continue;
         rc = difference(a, v, f, &d);
         const double ends[] = {d.mean, d.interval.lo, d.interval.hi};
@@ -157,4 +162,27 @@ int tl_ablation_json(const struct tl_ablation *a, struct tp_buf *out)
     }
     tp_buf_puts(out, "\n]}\n");
     return rc ? rc : out->oom ? -TP_E_NO_MEMORY : 0;
+}
+
+int tl_ablation_plot(const struct tl_ablation *a, const char *path, struct tp_err *e)
+{
+    const struct tl_svg_labels labels = {.title = "Pairwise accuracy less that of the default, x 1000",
+                                         .x = "difference, and 95 % of it over tasks and seeds",
+                                         .mark = 0};
+    struct tl_svg_dot *dots = calloc((size_t)tl_n_variants, sizeof *dots);
+    size_t n = 0;
+    int rc = dots ? 0 : -TP_E_NO_MEMORY;
+    for (int v = 1; v < tl_n_variants && rc == 0; v++) {
+        struct difference d;
+        if (!any(a, v))
+            continue;
+        rc = difference(a, v, TL_OUTCOME_pairwise, &d);
+        dots[n++] = (struct tl_svg_dot){tl_variants[v].name, 1e3 * d.mean, 1e3 * d.interval.lo, 1e3 * d.interval.hi};
+    }
+    if (rc)
+        tp_fail(e, TP_E_NO_MEMORY, "no memory for the plot");
+    else if (n > 0)
+        rc = tl_svg_dots(path, &labels, dots, n, e);
+    free(dots);
+    return rc;
 }

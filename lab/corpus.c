@@ -320,8 +320,8 @@ int tl_corpus_read(struct tl_corpus *c, const char *path, struct tp_err *e)
     return rc;
 }
 
-int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, struct tm_dataset *d, struct tp_record *scratch,
-                     struct tp_err *e)
+int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, double cost, struct tm_dataset *d,
+                     struct tp_record *scratch, struct tp_err *e)
 {
     const struct tl_program *p = &c->programs[i];
     const struct tl_task *t = &c->tasks[p->task];
@@ -329,6 +329,6 @@ int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, struct tm_dataset *d
     if (rc == 0)
         rc = tp_steps_unpack(scratch, c->mem->steps.p + p->steps, p->steps_len, e);
     if (rc == 0)
-        rc = tm_dataset_add(d, scratch, t->id, p->hash, p->min_cost, NULL, e);
+        rc = tm_dataset_add(d, scratch, t->id, p->hash, cost, NULL, e);
     return rc < 0 ? rc : 0;
 }

@@ -59,8 +59,8 @@ void tl_corpus_free(struct tl_corpus *c);
  * without a usable result are counted as rejected. IO when a file cannot be read. */
 int tl_corpus_read(struct tl_corpus *c, const char *path, struct tp_err *e);
 
-/* Add program i to a dataset. Costs of failures are INFINITY. */
-int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, struct tm_dataset *d, struct tp_record *scratch,
-                     struct tp_err *e);
+/* Add program i to a dataset with that cost (seconds; INFINITY: a failure). */
+int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, double cost, struct tm_dataset *d,
+                     struct tp_record *scratch, struct tp_err *e);
 
 #endif

@@ -5,6 +5,7 @@
 /* X(name, function, one line) */
 #define TL_COMMANDS                                                                                                    \
     X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")                  \
+    X("compare", tl_compare_main, "the same for tcld and for published models: table, plots, JSON")                    \
     X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")
 
 #define X(name, fn, help) int fn(int argc, char **argv);

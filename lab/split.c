@@ -47,7 +47,8 @@ struct maker {
 static int take(struct maker *k, uint32_t program, uint32_t *list, size_t *n, struct tp_err *e)
 {
     struct tm_dataset *d = k->s->d;
-    int rc = tl_corpus_encode(k->c, program, d, &k->scratch, e);
+    const struct tl_program *p = &k->c->programs[program];
+    int rc = tl_corpus_encode(k->c, program, k->o->by_mean ? p->mean_cost : p->min_cost, d, &k->scratch, e);
     if (rc)
         return rc;
     k->s->program[d->n - 1] = program;

@@ -16,6 +16,7 @@ enum tl_holdout {
 struct tl_split_opts {
     enum tl_holdout holdout;
     bool tlp;               /* TLP's rows instead of tclf-1 */
+    bool by_mean;           /* the training label is the mean of the repeats, not their minimum */
     uint32_t per_task;      /* programs of a training task, 0 = all */
     uint32_t test_per_task; /* valid programs of a test task, 0 = all */
     uint32_t min_programs;  /* test tasks with fewer valid programs are left out */

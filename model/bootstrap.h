@@ -17,4 +17,11 @@ struct tm_interval {
  * thread. Returns 0 or -TP_E_NO_MEMORY (*out untouched). */
 int tm_bootstrap_mean(const double *v, size_t n, uint64_t seed, struct tm_interval *out);
 
+/* Interval of the mean of the table v[runs][n], say n tasks of so many training runs: each draw takes as many columns
+ * and as many rows with replacement and averages where they cross (Owen 2007, "The pigeonhole bootstrap"; somewhat
+ * wide, never narrow). The values of a task in several runs are no independent values, and this does not count them as
+ * such. For the difference of two models give the table of differences: the interval is then paired. NaN, seed, errors
+ * as above; with one run it is tm_bootstrap_mean(). */
+int tm_bootstrap_crossed(const double *v, size_t runs, size_t n, uint64_t seed, struct tm_interval *out);
+
 #endif

@@ -78,6 +78,53 @@ START_TEST(nothing_gives_nan_and_one_value_gives_itself)
 }
 END_TEST
 
+/* Two runs of 50 tasks whose values hang on the task alone: the second run tells nothing new. */
+START_TEST(repeated_runs_do_not_narrow_the_crossed_interval)
+{
+    enum { N = 50, RUNS = 8 };
+    double v[RUNS][N];
+    struct tm_interval one, many;
+    struct tm_rng rng;
+    tm_rng_seed(&rng, 11);
+    for (int i = 0; i < N; i++)
+        for (int r = 0; r < RUNS; r++)
+            v[r][i] = r ? v[0][i] : tm_rng_uniform(&rng);
+    ck_assert_int_eq(tm_bootstrap_mean(v[0], N, 1, &one), 0);
+    ck_assert_int_eq(tm_bootstrap_crossed(v[0], RUNS, N, 1, &many), 0);
+    ck_assert_double_eq_tol((many.hi - many.lo) / (one.hi - one.lo), 1.0, 0.06);
+}
+END_TEST
+
+/* Values that hang on the run alone: the interval is that of so many runs, however many tasks there are. */
+START_TEST(the_crossed_interval_knows_how_few_runs_there_are)
+{
+    enum { N = 400, RUNS = 3 };
+    static double v[RUNS][N];
+    struct tm_interval x;
+    for (int r = 0; r < RUNS; r++)
+        for (int i = 0; i < N; i++)
+            v[r][i] = r;
+    ck_assert_int_eq(tm_bootstrap_crossed(v[0], RUNS, N, 1, &x), 0);
+    ck_assert_double_eq_tol(x.lo, 0.0, 1e-12); /* one draw in 27 takes one run three times */
+    ck_assert_double_eq_tol(x.hi, 2.0, 1e-12);
+}
+END_TEST
+
+START_TEST(a_constant_difference_has_a_point_as_paired_interval)
+{
+    enum { N = 30 };
+    double d[2][N];
+    struct tm_interval x;
+    for (int i = 0; i < N; i++) {
+        d[0][i] = (0.25 + i) - i; /* tasks differ a lot, the models by the same everywhere */
+        d[1][i] = i == 3 ? NAN : 0.25;
+    }
+    ck_assert_int_eq(tm_bootstrap_crossed(d[0], 2, N, 1, &x), 0);
+    ck_assert_double_eq_tol(x.lo, 0.25, 1e-12);
+    ck_assert_double_eq_tol(x.hi, 0.25, 1e-12);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("model/bootstrap");
@@ -87,6 +134,9 @@ int main(void)
     tcase_add_test(c, same_seed_same_interval);
     tcase_add_test(c, nan_values_are_left_out);
     tcase_add_test(c, nothing_gives_nan_and_one_value_gives_itself);
+    tcase_add_test(c, repeated_runs_do_not_narrow_the_crossed_interval);
+    tcase_add_test(c, the_crossed_interval_knows_how_few_runs_there_are);
+    tcase_add_test(c, a_constant_difference_has_a_point_as_paired_interval);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

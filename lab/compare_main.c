@@ -1,0 +1,452 @@
+/* `lab compare`: options in, every model on every seed's split, then table, JSON and plots. */
+#include "lab/compare.h"
+#include "lab/eval.h"
+#include "lab/lab.h"
+#include "model/infer.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "usage: lab compare --logs DIR|FILE... --test KEYFILE | --known [OPTION...]\n"
+    "\n"
+    "Trains and scores tcld and published models on the same splits and seeds. Writes compare.md, compare.json and\n"
+    "plots. The peers are in tests/lab/peers.py; one whose Python package is missing is left out and named.\n"
+    "\n"
+    "  --models LIST           of tcld,tcld-tlp,tlp,mlp,xgb,xgbrank,random (all); tcld always takes part\n"
+    "  --per-task N            seeded sample of N distinct programs of each training task (all)\n"
+    "  --test-per-task N       at most N distinct valid programs of each test task (400)\n"
+    "  --labels min|mean       what the models learn from: minimum or mean of the repeats (min)\n"
+    "  --seeds N (3)  --epochs N (40)  --threads N\n"
+    "  --peer-epochs N  --peer-batch N   instead of the peers' own; epochs are not for xgb\n"
+    "  --peer-bf16             PyTorch's matrix products in bf16 while training\n"
+    "  --peer-threads N        (--threads)\n"
+    "  --quick                 20 epochs, peers 12, bf16, one seed\n"
+    "  --out DIR               results; what peers did is kept there and used again (build/lab-out/compare)\n"
+    "  --name TEXT             what the data is called in the table (the logs' path)\n"
+    "  --python PATH (/usr/bin/python3)  --peers PATH (tests/lab/peers.py)\n"
+    "  --json                  the JSON on standard output, not the table\n";
+
+enum {
+    O_LOGS = 1,
+    O_TEST,
+    O_KNOWN,
+    O_MODELS,
+    O_PER_TASK,
+    O_TEST_PER_TASK,
+    O_LABELS,
+    O_SEEDS,
+    O_EPOCHS,
+    O_THREADS,
+    O_PEER_EPOCHS,
+    O_PEER_BATCH,
+    O_PEER_BF16,
+    O_PEER_THREADS,
+    O_QUICK,
+    O_OUT,
+    O_NAME,
+    O_PYTHON,
+    O_PEERS,
+    O_JSON,
+    O_HELP
+};
+static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
+                                        {"test", required_argument, 0, O_TEST},
+                                        {"known", no_argument, 0, O_KNOWN},
+                                        {"models", required_argument, 0, O_MODELS},
+                                        {"per-task", required_argument, 0, O_PER_TASK},
+                                        {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
+                                        {"labels", required_argument, 0, O_LABELS},
+                                        {"seeds", required_argument, 0, O_SEEDS},
+                                        {"epochs", required_argument, 0, O_EPOCHS},
+                                        {"threads", required_argument, 0, O_THREADS},
+                                        {"peer-epochs", required_argument, 0, O_PEER_EPOCHS},
+                                        {"peer-batch", required_argument, 0, O_PEER_BATCH},
+                                        {"peer-bf16", no_argument, 0, O_PEER_BF16},
+                                        {"peer-threads", required_argument, 0, O_PEER_THREADS},
+                                        {"quick", no_argument, 0, O_QUICK},
+                                        {"out", required_argument, 0, O_OUT},
+                                        {"name", required_argument, 0, O_NAME},
+                                        {"python", required_argument, 0, O_PYTHON},
+                                        {"peers", required_argument, 0, O_PEERS},
+                                        {"json", no_argument, 0, O_JSON},
+                                        {"help", no_argument, 0, O_HELP},
+                                        {0, 0, 0, 0}};
+
+static const char *const names[TL_MODELS] = {"tcld", "tcld-tlp", "tlp", "mlp", "xgb", "xgbrank", "random"};
+
+struct session {
+    struct tl_corpus *corpus;
+    char **keys;
+    size_t n_keys;
+    struct tl_eval_opts eval;
+    struct tl_peer_opts peer;
+    struct tl_compare cmp;
+    char script[4096];
+    bool json;
+};
+
+static bool ours(const char *name)
+{
+    return strncmp(name, "tcld", 4) == 0;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct watch {
+    struct tl_trial *t;
+    const char *name;
+    uint64_t seed;
+    int last;
+};
+
+static int progress(void *arg, const struct tm_progress *p)
+{
+    struct watch *w = arg;
+    if (p->epoch >= 1 && p->epoch <= w->t->epochs) /* an epoch's last call comes after its validation */
+        w->t->valid_pairwise[p->epoch - 1] = p->valid_pairwise;
+    if (p->epoch != w->last && (p->epoch % 5 == 0 || p->epoch == 1))
+        fprintf(stderr, "  %s, seed %" PRIu64 ": epoch %2d/%d  loss %.4f\n", w->name, w->seed, p->epoch, p->epochs,
+                p->loss);
+    w->last = p->epoch;
+    return 0;
+}
+
+/* tcld on one split. */
+static int run_ours(struct session *s, const struct tl_split *split, struct tl_contender *m, struct tl_trial *t,
+                    struct tl_ceiling *ceiling, struct tp_err *e)
+{
+    struct watch w = {t, m->name, s->eval.split.seed, 0};
+    struct tl_eval_opts o = s->eval;
+    struct tl_eval_result r;
+    struct tm_model *model = NULL;
+    double *score = malloc((split->n_test + 1) * sizeof *score),
+           *latency = malloc((split->n_test + 1) * sizeof *latency);
+    t->epochs = o.train.epochs;
+    t->valid_pairwise = calloc((size_t)t->epochs + 1, sizeof *t->valid_pairwise);
+    int rc = score && latency && t->valid_pairwise ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for predictions");
+    o.progress = progress;
+    o.progress_arg = &w;
+    double t0 = cpu_seconds();
+    if (rc == 0 && (rc = tl_eval_split(s->corpus, split, &o, &r, &model, e)) == 0) {
+        double t1 = cpu_seconds();
+        rc = tm_predict_dataset(model, split->d, split->test, split->n_test, score, latency, NULL);
+        t->predict_seconds = cpu_seconds() - t1;
+        t->train_seconds = t1 - t0 - t->predict_seconds; /* which predicted once and scored, too */
+        t->score = r.score;
+        m->parameters = (double)r.parameters;
+        *ceiling = r.ceiling;
+        for (int i = 0; i < t->epochs; i++)
+            if (t->best_epoch == 0 || t->valid_pairwise[i] > t->valid_pairwise[t->best_epoch - 1])
+                t->best_epoch = i + 1;
+    }
+    tm_model_free(model);
+    free(score);
+    free(latency);
+    return rc;
+}
+
+static int run_theirs(struct session *s, const struct tl_split *split, struct tl_contender *m, struct tl_trial *t,
+                      struct tp_err *e)
+{
+    double *score = malloc((split->n_test + 1) * sizeof *score);
+    struct tl_peer_opts peer = s->peer;
+    struct tm_rng rng;
+    int rc = score ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu scores", split->n_test);
+    if (strncmp(m->name, "xgb", 3) == 0)
+        peer.epochs = peer.batch = peer.bf16 = 0;
+    if (rc == 0 && strcmp(m->name, "random") == 0) {
+        tm_rng_seed(&rng, s->eval.split.seed);
+        for (size_t i = 0; i < split->n_test; i++)
+            score[i] = tm_rng_uniform(&rng);
+    } else if (rc == 0) {
+        rc = tl_peer_run(m, split, s->eval.split.seed, &peer, t, score, e);
+    }
+    if (rc == 0)
+        rc = tl_score_make(s->corpus, split, NULL, s->eval.split.min_programs, score, NULL, &t->score, e);
+    free(score);
+    return rc;
+}
+
+/* Running means over the seeds of what belongs to the data. */
+static void note_split(struct tl_compare *c, const struct tl_split *p, const struct tl_score *score,
+                       const struct tl_ceiling *ceiling, int seed)
+{
+    const double k = 1.0 / (seed + 1);
+    struct tl_ceiling *m = &c->ceiling;
+    if (seed == 0) {
+        *m = *ceiling;
+        c->random_top1 = score->by_min.random_top1_mean;
+        c->random_top5 = score->by_min.random_top5_mean;
+        c->test_tasks = score->n;
+        c->tasks_skipped = p->tasks_skipped;
+        c->train_tasks = p->train_tasks;
+        c->valid_tasks = p->valid_tasks;
+        c->train_programs = (uint32_t)p->n_train;
+        c->valid_programs = (uint32_t)p->n_valid;
+        c->test_programs = (uint32_t)p->n_test;
+        return;
+    }
+    m->pairwise += k * (ceiling->pairwise - m->pairwise);
+    m->pairwise_10pct += k * (ceiling->pairwise_10pct - m->pairwise_10pct);
+    m->perfect += k * (ceiling->perfect - m->perfect);
+    m->top1_mean += k * (ceiling->top1_mean - m->top1_mean);
+    m->top5_mean += k * (ceiling->top5_mean - m->top5_mean);
+    c->random_top1 += k * (score->by_min.random_top1_mean - c->random_top1);
+    c->random_top5 += k * (score->by_min.random_top5_mean - c->random_top5);
+}
+
+static int run_seed(struct session *s, int seed, struct tp_err *e)
+{
+    struct tl_split split[2] = {{0}}; /* tclf-1, TLP */
+    struct tl_ceiling ceiling = {0}, other;
+    struct tl_split_opts o = s->eval.split;
+    int rc = 0;
+    s->eval.split.seed = o.seed = (uint64_t)seed + 1;
+    for (int tlp = 0; tlp < 2 && rc == 0; tlp++) {
+        o.tlp = tlp;
+        rc = tl_split_make(s->corpus, s->keys, s->n_keys, &o, &split[tlp], e);
+    }
+    for (int i = 0; i < s->cmp.n_models && rc == 0; i++) {
+        struct tl_contender *m = &s->cmp.model[i];
+        struct tl_trial *t = &m->trial[seed];
+        bool tlp = tl_peer_wants_tlp(m->name) || strcmp(m->name, "tcld-tlp") == 0;
+        if (m->skipped[0])
+            continue;
+        fprintf(stderr, "lab compare: seed %d, %s\n", seed + 1, m->name);
+        rc = ours(m->name) ? run_ours(s, &split[tlp], m, t, i ? &other : &ceiling, e)
+                           : run_theirs(s, &split[tlp], m, t, e);
+        if (rc == 0 && t->score.n != s->cmp.model[0].trial[0].score.n)
+            rc = tp_fail(e, TP_E_UNUSABLE, "the seeds' splits test %u and %u tasks", t->score.n,
+                         s->cmp.model[0].trial[0].score.n);
+    }
+    if (rc == 0)
+        note_split(&s->cmp, &split[0], &s->cmp.model[0].trial[seed].score, &ceiling, seed);
+    tl_split_free(&split[0]);
+    tl_split_free(&split[1]);
+    return rc;
+}
+
+/* What tcld is, for the notes. */
+static int describe_ours(struct tl_contender *m, const struct tl_eval_opts *o, struct tp_err *e)
+{
+    bool tlp = strcmp(m->name, "tcld-tlp") == 0;
+    m->latency = true;
+    int n = asprintf(&m->notes, "%s; %s loss, %d x %d programs a batch, Adam %g with a cosine over %d epochs",
+                     tlp ? "the same network on TLP's rows" : "tclf-1 rows and loop summary",
+                     o->train.rank == TM_RANK_PAIRWISE ? "pairwise logistic" : "LambdaRank", o->train.tasks_per_batch,
+                     o->train.programs_per_task, o->train.lr, o->train.epochs);
+    m->title = strdup(tlp ? "tcld on TLP's rows" : "tcld");
+    return n > 0 && m->title ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+}
+
+static int prepare(struct session *s, const char *list, struct tp_err *e)
+{
+    int rc = 0;
+    for (int i = 0; i < TL_MODELS && rc == 0; i++) {
+        struct tl_contender *m = &s->cmp.model[s->cmp.n_models];
+        const char *at = list ? strstr(list, names[i]) : names[i];
+        const size_t n = strlen(names[i]);
+        while (at && list && ((at > list && at[-1] != ',') || (at[n] && at[n] != ',')))
+            at = strstr(at + 1, names[i]);
+        if (at == NULL && i > 0)
+            continue;
+        *m = (struct tl_contender){.name = names[i], .trial = calloc((size_t)s->cmp.seeds, sizeof *m->trial)};
+        s->cmp.n_models++;
+        if (m->trial == NULL)
+            rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        else if (ours(m->name))
+            rc = describe_ours(m, &s->eval, e);
+        else if (strcmp(m->name, "random") == 0)
+            rc = (m->title = strdup("random order")) && (m->notes = strdup("")) ? 0 : -TP_E_NO_MEMORY;
+        else
+            rc = tl_peer_describe(m, &s->peer, e);
+        if (m->skipped[0])
+            fprintf(stderr, "lab compare: %s is left out: %s\n", m->name, m->skipped);
+    }
+    return rc;
+}
+
+static bool number(const char *opt, const char *text, double lo, double hi, double *out)
+{
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (errno || end == text || *end || !(v >= lo && v <= hi)) {
+        fprintf(stderr, "lab compare: --%s %s: a number from %g to %g is accepted\n", opt, text, lo, hi);
+        return false;
+    }
+    *out = v;
+    return true;
+}
+
+/* The script: beside the working folder, else beside the binary's. */
+static void find_script(struct session *s)
+{
+    static const char tail[] = "/../tests/lab/peers.py";
+    s->peer.script = "tests/lab/peers.py";
+    ssize_t n = readlink("/proc/self/exe", s->script, sizeof s->script - sizeof tail);
+    if (access(s->peer.script, R_OK) == 0 || n <= 0)
+        return;
+    while (n > 0 && s->script[n - 1] != '/')
+        n--;
+    memcpy(s->script + (n ? n - 1 : 0), tail, sizeof tail);
+    s->peer.script = s->script;
+}
+
+/* mkdir -p */
+static int make_folder(const char *path, struct tp_err *e)
+{
+    char part[4096];
+    for (size_t i = 1; i < sizeof part; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        snprintf(part, i + 1, "%s", path);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return tp_fail(e, TP_E_IO, "%s: %s", part, strerror(errno));
+        if (path[i] == '\0')
+            return 0;
+    }
+    return tp_fail(e, TP_E_IO, "the path of --out is too long");
+}
+
+static int print_file(const char *dir, const char *name)
+{
+    char path[4096], block[4096];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "r");
+    while (f && (n = fread(block, 1, sizeof block, f)) > 0)
+        fwrite(block, 1, n, stdout);
+    return f ? fclose(f) : -1;
+}
+
+static void quick(struct session *s)
+{
+    s->eval.train.epochs = 20;
+    s->peer.epochs = 12;
+    s->peer.bf16 = 1;
+    s->cmp.seeds = 1;
+}
+
+int tl_compare_main(int argc, char **argv)
+{
+    static struct session s;
+    const char *test = NULL, *models = NULL;
+    int opt, rc = 2;
+    double v;
+    struct tp_err e = {0};
+    tl_eval_defaults(&s.eval);
+    s.eval.train.threads = tl_cores();
+    s.peer = (struct tl_peer_opts){.python = "/usr/bin/python3", .dir = "build/lab-out/compare"};
+    s.cmp.seeds = 3;
+    find_script(&s);
+    s.corpus = tl_corpus_new();
+    if (s.corpus == NULL)
+        return 1;
+    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (opt) {
+        case O_LOGS:
+            s.cmp.logs = s.cmp.logs ? s.cmp.logs : optarg;
+            if (tl_corpus_read(s.corpus, optarg, &e))
+                goto fail;
+            break;
+        case O_KNOWN:
+            s.eval.split.holdout = TL_BY_PROGRAM;
+            break;
+        case O_LABELS:
+            s.eval.split.by_mean = strcmp(optarg, "mean") == 0;
+            if (!s.eval.split.by_mean && strcmp(optarg, "min") != 0) {
+                fprintf(stderr, "lab compare: --labels %s: min and mean are accepted\n", optarg);
+                goto out;
+            }
+            break;
+        case O_PEER_BF16:
+            s.peer.bf16 = 1;
+            break;
+        case O_QUICK:
+            quick(&s);
+            break;
+        case O_JSON:
+            s.json = true;
+            break;
+#define T(O, dest)                                                                                                     \
+    case O:                                                                                                            \
+        dest = optarg;                                                                                                 \
+        break;
+            T(O_TEST, test)
+            T(O_MODELS, models)
+            T(O_OUT, s.peer.dir)
+            T(O_NAME, s.cmp.logs)
+            T(O_PYTHON, s.peer.python)
+            T(O_PEERS, s.peer.script)
+#undef T
+#define N(O, name, lo, hi, dest)                                                                                       \
+    case O:                                                                                                            \
+        if (!number(name, optarg, lo, hi, &v))                                                                         \
+            goto out;                                                                                                  \
+        dest = (__typeof__(dest))v;                                                                                    \
+        break;
+            N(O_PER_TASK, "per-task", 1, 1e9, s.eval.split.per_task)
+            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, s.eval.split.test_per_task)
+            N(O_SEEDS, "seeds", 1, TL_SEEDS, s.cmp.seeds)
+            N(O_EPOCHS, "epochs", 1, 10000, s.eval.train.epochs)
+            N(O_THREADS, "threads", 1, 256, s.eval.train.threads)
+            N(O_PEER_EPOCHS, "peer-epochs", 1, 10000, s.peer.epochs)
+            N(O_PEER_BATCH, "peer-batch", 2, 65536, s.peer.batch)
+            N(O_PEER_THREADS, "peer-threads", 1, 256, s.peer.threads)
+#undef N
+        case O_HELP:
+            fputs(usage, stdout);
+            rc = 0;
+            goto out;
+        default:
+            fputs(usage, stderr);
+            goto out;
+        }
+    }
+    for (; optind < argc; optind++) /* --logs DIR FILE FILE */
+        if (tl_corpus_read(s.corpus, argv[optind], &e))
+            goto fail;
+    if ((test == NULL) != (s.eval.split.holdout == TL_BY_PROGRAM) || s.corpus->lines == 0) {
+        fputs(usage, stderr);
+        goto out;
+    }
+    if (test && tl_keys_read(test, &s.keys, &s.n_keys))
+        goto out;
+    s.peer.threads = s.peer.threads ? s.peer.threads : s.eval.train.threads;
+    s.cmp.per_task = s.eval.split.per_task;
+    s.cmp.known = test == NULL;
+    s.cmp.by_mean = s.eval.split.by_mean;
+    rc = 1;
+    if (make_folder(s.peer.dir, &e) || prepare(&s, models, &e))
+        goto fail;
+    for (int seed = 0; seed < s.cmp.seeds; seed++)
+        if (run_seed(&s, seed, &e))
+            goto fail;
+    if (tl_compare_write(&s.cmp, s.peer.dir, &e))
+        goto fail;
+    rc = print_file(s.peer.dir, s.json ? "compare.json" : "compare.md") ? 1 : 0;
+    goto out;
+fail:
+    fprintf(stderr, "lab compare: %s\n", e.detail);
+    rc = 1;
+out:
+    tl_compare_free(&s.cmp);
+    tl_keys_free(s.keys, s.n_keys);
+    tl_corpus_free(s.corpus);
+    return rc;
+}
