@@ -62,7 +62,7 @@ LIB_OBJ  := $(call obj,$(LIB_SRC)) $(KERN_OBJ)
 DOUBLE_OBJ := $(patsubst model/%.c,$(BUILD)/obj/model/%.double.o,$(wildcard model/real_*.c model/simd_*.c))
 DAEMON_OBJ := $(call obj,$(filter-out daemon/main.c,$(call src,daemon)))
 CLIENT_OBJ := $(call obj,$(filter-out clients/main_%.c,$(call src,clients)))
-LAB_OBJ    := $(call obj,$(call src,lab))
+LAB_OBJ    := $(call obj,$(filter-out lab/main.c,$(call src,lab)))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
@@ -116,13 +116,16 @@ $(BUILD)/libtclfeat.so: $(PROTO_OBJ)
 $(BUILD)/tcld: $(BUILD)/obj/daemon/main.o $(DAEMON_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
-$(BUILD)/lab: $(LAB_OBJ) $(BUILD)/libtcl.a
+$(BUILD)/liblab.a: $(LAB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BUILD)/lab: $(BUILD)/obj/lab/main.o $(BUILD)/liblab.a $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_LIB)) -lm -lpthread
 $(BUILD)/demo: $(BUILD)/obj/clients/main_demo.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
-$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/libtcl.a
+$(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/liblab.a $(BUILD)/libtcl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread

@@ -5,7 +5,7 @@
 #include "lab/score.h"
 #include "model/train.h"
 
-enum { TL_SEEDS = 16, TL_MODELS = 7 };
+enum { TL_SEEDS = 16, TL_MODELS = 7, TL_PEER_SET = 16 };
 
 /* A model on one seed's split. */
 struct tl_trial {
@@ -40,7 +40,9 @@ void tl_compare_free(struct tl_compare *c);
 struct tl_peer_opts {
     const char *python, *script;
     const char *dir; /* where data and results go; results that are there for the same settings and split are read */
-    int threads, epochs, batch, bf16; /* 0: the peer's own */
+    int threads;
+    const char *set[TL_PEER_SET]; /* "NAME.KEY=NUMBER": settings of peers that are not their own */
+    int n_set;
 };
 /* Title, notes and whether it can run (else m->skipped). IO: the script cannot be started. */
 int tl_peer_describe(struct tl_contender *m, const struct tl_peer_opts *o, struct tp_err *e);

@@ -26,8 +26,8 @@ static const char usage[] =
     "  --test-per-task N       at most N distinct valid programs of each test task (400)\n"
     "  --labels min|mean       what the models learn from: minimum or mean of the repeats (min)\n"
     "  --seeds N (3)  --epochs N (40)  --threads N\n"
-    "  --peer-epochs N  --peer-batch N   instead of the peers' own; epochs are not for xgb\n"
-    "  --peer-bf16             PyTorch's matrix products in bf16 while training\n"
+    "  --peer-epochs N         of tlp and mlp, instead of their own\n"
+    "  --peer-set NAME.KEY=NUMBER   another setting of a peer (peers.py describe NAME); may be given again\n"
     "  --peer-threads N        (--threads)\n"
     "  --quick                 20 epochs, peers 12, bf16, one seed\n"
     "  --out DIR               results; what peers did is kept there and used again (build/lab-out/compare)\n"
@@ -47,8 +47,7 @@ enum {
     O_EPOCHS,
     O_THREADS,
     O_PEER_EPOCHS,
-    O_PEER_BATCH,
-    O_PEER_BF16,
+    O_PEER_SET,
     O_PEER_THREADS,
     O_QUICK,
     O_OUT,
@@ -69,8 +68,7 @@ static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"epochs", required_argument, 0, O_EPOCHS},
                                         {"threads", required_argument, 0, O_THREADS},
                                         {"peer-epochs", required_argument, 0, O_PEER_EPOCHS},
-                                        {"peer-batch", required_argument, 0, O_PEER_BATCH},
-                                        {"peer-bf16", no_argument, 0, O_PEER_BF16},
+                                        {"peer-set", required_argument, 0, O_PEER_SET},
                                         {"peer-threads", required_argument, 0, O_PEER_THREADS},
                                         {"quick", no_argument, 0, O_QUICK},
                                         {"out", required_argument, 0, O_OUT},
@@ -90,7 +88,8 @@ struct session {
     struct tl_eval_opts eval;
     struct tl_peer_opts peer;
     struct tl_compare cmp;
-    char script[4096];
+    char script[4096], epochs[2][32];
+    int peer_epochs; /* 0: their own */
     bool json;
 };
 
@@ -163,17 +162,14 @@ static int run_theirs(struct session *s, const struct tl_split *split, struct tl
                       struct tp_err *e)
 {
     double *score = malloc((split->n_test + 1) * sizeof *score);
-    struct tl_peer_opts peer = s->peer;
     struct tm_rng rng;
     int rc = score ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu scores", split->n_test);
-    if (strncmp(m->name, "xgb", 3) == 0)
-        peer.epochs = peer.batch = peer.bf16 = 0;
     if (rc == 0 && strcmp(m->name, "random") == 0) {
         tm_rng_seed(&rng, s->eval.split.seed);
         for (size_t i = 0; i < split->n_test; i++)
             score[i] = tm_rng_uniform(&rng);
     } else if (rc == 0) {
-        rc = tl_peer_run(m, split, s->eval.split.seed, &peer, t, score, e);
+        rc = tl_peer_run(m, split, s->eval.split.seed, &s->peer, t, score, e);
     }
     if (rc == 0)
         rc = tl_score_make(s->corpus, split, NULL, s->eval.split.min_programs, score, NULL, &t->score, e);
@@ -334,11 +330,26 @@ static int print_file(const char *dir, const char *name)
     return f ? fclose(f) : -1;
 }
 
+static void set(struct session *s, const char *change)
+{
+    if (s->peer.n_set < TL_PEER_SET)
+        s->peer.set[s->peer.n_set++] = change;
+}
+
+static void set_epochs(struct session *s)
+{
+    static const char *const of[2] = {"tlp", "mlp"};
+    for (int i = 0; i < 2 && s->peer_epochs; i++) {
+        snprintf(s->epochs[i], sizeof s->epochs[i], "%s.epochs=%d", of[i], s->peer_epochs);
+        set(s, s->epochs[i]);
+    }
+}
+
 static void quick(struct session *s)
 {
     s->eval.train.epochs = 20;
-    s->peer.epochs = 12;
-    s->peer.bf16 = 1;
+    s->peer_epochs = 12;
+    set(s, "tlp.bf16=1");
     s->cmp.seeds = 1;
 }
 
@@ -374,8 +385,8 @@ int tl_compare_main(int argc, char **argv)
                 goto out;
             }
             break;
-        case O_PEER_BF16:
-            s.peer.bf16 = 1;
+        case O_PEER_SET:
+            set(&s, optarg);
             break;
         case O_QUICK:
             quick(&s);
@@ -405,8 +416,7 @@ int tl_compare_main(int argc, char **argv)
             N(O_SEEDS, "seeds", 1, TL_SEEDS, s.cmp.seeds)
             N(O_EPOCHS, "epochs", 1, 10000, s.eval.train.epochs)
             N(O_THREADS, "threads", 1, 256, s.eval.train.threads)
-            N(O_PEER_EPOCHS, "peer-epochs", 1, 10000, s.peer.epochs)
-            N(O_PEER_BATCH, "peer-batch", 2, 65536, s.peer.batch)
+            N(O_PEER_EPOCHS, "peer-epochs", 1, 10000, s.peer_epochs)
             N(O_PEER_THREADS, "peer-threads", 1, 256, s.peer.threads)
 #undef N
         case O_HELP:
@@ -427,6 +437,7 @@ int tl_compare_main(int argc, char **argv)
     }
     if (test && tl_keys_read(test, &s.keys, &s.n_keys))
         goto out;
+    set_epochs(&s);
     s.peer.threads = s.peer.threads ? s.peer.threads : s.eval.train.threads;
     s.cmp.per_task = s.eval.split.per_task;
     s.cmp.known = test == NULL;

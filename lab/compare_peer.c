@@ -18,32 +18,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MISSING_PACKAGE = 77, PATH_LENGTH = 4096, WORD = 32, ANSWER = 8192 };
+enum { MISSING_PACKAGE = 77, PATH_LENGTH = 4096, WORD = 32, WORDS = 9, ANSWER = 8192 };
 
 bool tl_peer_wants_tlp(const char *name)
 {
     return strcmp(name, "tlp") == 0;
 }
 
-/* The settings that are not the peer's own, as KEY=NUMBER. */
-struct changes {
-    char word[3][WORD];
-    int n;
-};
-
-static void change(struct changes *c, const char *key, int v)
+/* argv = what (NULL at the end), then the peer's settings that are not its own. */
+static void add_changes(const char *name, const struct tl_peer_opts *o, const char *const *what, char **argv)
 {
-    if (v)
-        snprintf(c->word[c->n++], WORD, "%s=%d", key, v);
-}
-
-static struct changes changes_of(const struct tl_peer_opts *o)
-{
-    struct changes c = {.n = 0};
-    change(&c, "epochs", o->epochs);
-    change(&c, "batch", o->batch);
-    change(&c, "bf16", o->bf16);
-    return c;
+    const size_t n = strlen(name);
+    for (; *what; what++)
+        *argv++ = (char *)*what;
+    for (int i = 0; i < o->n_set; i++)
+        if (strncmp(o->set[i], name, n) == 0 && o->set[i][n] == '.')
+            *argv++ = (char *)o->set[i] + n + 1;
+    *argv = NULL;
 }
 
 /* Run the script with argv (NULL at the end); what it prints on descriptor `fd` goes to answer (NUL-terminated, cut to
@@ -81,9 +72,9 @@ static int run(char *const *argv, int fd, char *answer, size_t room)
 
 static int describe(const char *name, const struct tl_peer_opts *o, int fd, char answer[ANSWER])
 {
-    struct changes c = changes_of(o);
-    char *argv[] = {(char *)o->python,          (char *)o->script,          (char *)"describe",         (char *)name,
-                    c.n > 0 ? c.word[0] : NULL, c.n > 1 ? c.word[1] : NULL, c.n > 2 ? c.word[2] : NULL, NULL};
+    const char *const what[] = {o->python, o->script, "describe", name, NULL};
+    char *argv[WORDS + TL_PEER_SET];
+    add_changes(name, o, what, argv);
     return run(argv, fd, answer, ANSWER);
 }
 
@@ -172,25 +163,15 @@ static int train(const char *stem, const char *name, const struct tl_split *s, u
                  const struct tl_peer_opts *o, struct tp_err *e)
 {
     char data[PATH_LENGTH], seed_text[WORD], threads[WORD], answer[2];
-    struct changes c = changes_of(o);
     snprintf(data, sizeof data, "%s/data/%s", o->dir, tl_peer_wants_tlp(name) ? "tlp" : "tclf-1");
     snprintf(seed_text, sizeof seed_text, "%" PRIu64, seed);
     snprintf(threads, sizeof threads, "%d", o->threads);
     int rc = tl_export_split(s, data, e);
     if (rc)
         return rc;
-    char *argv[] = {(char *)o->python,
-                    (char *)o->script,
-                    "run",
-                    (char *)name,
-                    data,
-                    (char *)stem,
-                    seed_text,
-                    threads,
-                    c.n > 0 ? c.word[0] : NULL,
-                    c.n > 1 ? c.word[1] : NULL,
-                    c.n > 2 ? c.word[2] : NULL,
-                    NULL};
+    const char *const what[] = {o->python, o->script, "run", name, data, stem, seed_text, threads, NULL};
+    char *argv[WORDS + TL_PEER_SET];
+    add_changes(name, o, what, argv);
     return run(argv, STDOUT_FILENO, answer, sizeof answer) == 0 ? 0 : tp_fail(e, TP_E_IO, "%s failed; see above", name);
 }
 

@@ -32,10 +32,10 @@ PEERS = {
               "shuffled batches, Adam 7e-4, weight decay 1e-6, gradient clip 0.5, as published; batches of {batch} (published: "
               "1,024, of 8.6 million programs), {epochs} epochs (published: 50)"),
     "mlp": dict(
-        title="TenSet's MLP", rows="tclf-1", package="torch", version=1, epochs=50, batch=512, bf16=0, lr=7e-4,
+        title="TenSet's MLP", rows="tclf-1", package="torch", version=1, epochs=50, batch=256, bf16=0, lr=7e-4,
         weight_decay=1e-6, clip=0.5,
         notes="2 layers of 256 a row, summed over the rows, 2 residual layers, one number; LambdaRank over shuffled "
-              "batches of {batch} (published: 512), {epochs} epochs (published: 50), Adam 7e-4, weight decay 1e-6, "
+              "batches of {batch} (published: 512, of millions of programs), {epochs} epochs (published: 50), Adam 7e-4, weight decay 1e-6, "
               "gradient clip 0.5, columns divided by their largest value, as published; tclf-1's rows and loop summary stand in for TenSet's features, which need "
               "a compiler"),
     "xgb": dict(
@@ -313,7 +313,7 @@ def main(argv):
     score, curve, train_seconds, predict_seconds, parameters = run(name, settings, Data(folder), seed, threads)
     np.save(out + ".npy", score)
     with open(out + ".json", "w") as f:
-        json.dump(dict(bf16=settings.get("bf16", 0), parameters=parameters, epochs=settings["epochs"], best_epoch=int(np.argmax(curve)) + 1,
+        json.dump(dict(parameters=parameters, epochs=settings["epochs"], best_epoch=int(np.argmax(curve)) + 1,
                        valid_pairwise=[round(v, 6) for v in curve], train_seconds=train_seconds,
                        predict_seconds=predict_seconds), f)
     return 0
