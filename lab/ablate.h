@@ -26,7 +26,7 @@ extern const int tl_n_variants;
     X(pairwise, "pairwise", "%.4f")                                                                                    \
     X(top1, "top-1", "%.4f")                                                                                           \
     X(top5, "top-5", "%.4f")                                                                                           \
-    X(ln_error, "median ln error", "%.3f")                                                                           \
+    X(ln_error, "median ln error", "%.3f")                                                                             \
     X(parameters, "parameters", "%.0f")                                                                                \
     X(mib, "MiB", "%.3f")                                                                                              \
     X(cpu_seconds, "training CPU s", "%.0f")                                                                           \

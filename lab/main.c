@@ -1,10 +1,8 @@
 /* build/lab COMMAND ...: see lab.h for the commands. Exit status: 0 done, 1 failed, 2 wrong usage. */
 #include "lab/lab.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static const struct {
     const char *name;
@@ -15,29 +13,6 @@ static const struct {
     TL_COMMANDS
 #undef X
 };
-
-int tl_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-static double clock_now(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double tl_seconds(void)
-{
-    return clock_now(CLOCK_MONOTONIC);
-}
-
-double tl_cpu_seconds(void)
-{
-    return clock_now(CLOCK_PROCESS_CPUTIME_ID);
-}
 
 int main(int argc, char **argv)
 {

@@ -1,3 +1,4 @@
+/* Masks of named columns: one table of where each name stands, made from the same list as the encoder. */
 #include "proto/tclfeat_mask.h"
 
 #include "proto/tclfeat_priv.h"
