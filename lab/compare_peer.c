@@ -43,7 +43,7 @@ static int run(char *const *argv, int fd, char *answer, size_t room)
 {
     int io[2], status = 0;
     size_t n = 0;
-    char extra[512];
+    char extra[512] = {0};
     if (pipe(io) != 0)
         return -1;
     fflush(NULL);

@@ -54,9 +54,11 @@ int tl_compare_estimate(const struct tl_compare *c, const struct tl_contender *m
 /* Mean over the seeds of a double inside struct tl_trial. */
 static double mean_at(const struct tl_compare *c, const struct tl_contender *m, size_t offset)
 {
-    double sum = 0;
-    for (int k = 0; k < c->seeds; k++)
-        sum += *(const double *)((const char *)&m->trial[k] + offset);
+    double sum = 0, x;
+    for (int k = 0; k < c->seeds; k++) {
+        memcpy(&x, (const char *)&m->trial[k] + offset, sizeof x);
+        sum += x;
+    }
     return sum / c->seeds;
 }
 #define MEAN(c, m, field) mean_at(c, m, offsetof(struct tl_trial, field))

@@ -162,6 +162,19 @@ def tlp_net(data):
     return Tlp()
 
 
+def padded_tlp(net, data, programs):
+    """The same net as TLP's code runs it: every program padded with zero rows to the full number of steps."""
+    x = torch.zeros(len(programs), net.steps, data.rows.shape[1])
+    for i, p in enumerate(programs.tolist()):
+        ids = data.ids[data.start[p]:data.start[p + 1]][:net.steps]
+        x[i, :len(ids)] = torch.from_numpy(data.rows[ids])
+    x = net.encoder(x).transpose(0, 1)
+    x = net.attention(x, x, x)[0] + x
+    for layer in net.residual:
+        x = layer(x) + x
+    return net.decoder(x).sum(0).squeeze(1)
+
+
 def mlp_net(data):
     class Mlp(nn.Module):
         """SegmentSumMLPModule. The loop summary is one more row, in columns of its own. Distinct rows are encoded once."""
@@ -205,6 +218,10 @@ def run_torch(name, s, data, seed, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     net = {"tlp": tlp_net, "mlp": mlp_net}[name](data)
+    if name == "tlp":
+        with torch.no_grad():
+            few = torch.arange(min(64, len(data.task)))
+            assert torch.allclose(net(few), padded_tlp(net, data, few), rtol=1e-4, atol=1e-4), "not TLP's network"
     train, valid, test = (torch.from_numpy(v.astype(np.int64)) for v in (data.train, data.valid, data.test))
     label = torch.from_numpy(data.label.astype(np.float32))
     adam = torch.optim.Adam(net.parameters(), s["lr"], weight_decay=s["weight_decay"])
