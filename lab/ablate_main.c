@@ -279,7 +279,7 @@ int tl_ablate_main(int argc, char **argv)
             goto out;
     rc = report(&a, &e) ? 1 : 0;
 out:
-    if (e.detail[0])
+    if (rc == 1 && e.detail[0])
         fprintf(stderr, "lab: %s\n", e.detail);
     for (int i = 0; a.run && i < tl_n_variants * a.seeds; i++)
         tl_outcome_free(&a.run[i]);
