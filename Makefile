@@ -69,7 +69,7 @@ HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call sr
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-http lint bench fuzz install clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http lint bench fuzz install clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -148,7 +148,7 @@ run: ## the same, then leave the daemon running and print three curl lines
 
 check: ## set up, lint, unit tests, black-box tests
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-http
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
@@ -156,10 +156,20 @@ check-unit: $(UNIT)
 check-http: $(HTTP) $(BUILD)/tcld
 	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
 
+# Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
+check-neon: ## the NEON kernels against the portable ones, under qemu-user
+	$(Q)for t in aarch64-linux-gnu-gcc qemu-aarch64-static; do \
+	  command -v $$t >/dev/null || { echo "check-neon: $$t is not installed: NEON kernels not run"; exit 0; }; done; \
+	$(MAKE) --no-print-directory CC=aarch64-linux-gnu-gcc BUILD=build/neon PKG_CFLAGS=-Itests/plain CFLAGS=-ffunction-sections build/neon/kernels && \
+	qemu-aarch64-static build/neon/kernels
+$(BUILD)/kernels: $(BUILD)/obj/tests/unit/test_model_kern.o $(call obj,model/kern.c model/net.c model/simd.c) $(KERN_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -static -Wl,--gc-sections -o $@ $^ -lm
+
 lint: ## format, include direction, banned functions, cppcheck
 	$(Q)sh tests/lint/lint.sh
 
-bench: bench-model bench-http bench-train bench-parse ## measure, beside peers (docs/performance.md)
+bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
 bench-lane: $(BUILD)/tcld

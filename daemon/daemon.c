@@ -180,7 +180,8 @@ int td_daemon_run(struct td_daemon *d)
     td_log(TD_INFO, "starting", TD_S("version", TCLD_VERSION), TD_I("pid", getpid()),
            TD_I("http_threads", d->threads.http), TD_I("predict_threads", d->threads.predict),
            TD_I("express_threads", d->threads.express), TD_I("api_threads", d->threads.api),
-           TD_I("train_threads", d->threads.train), TD_S("config", d->config.file));
+           TD_I("train_threads", d->threads.train), TD_S("config", d->config.file),
+           TD_S("state_dir", td_config_state_dir(&d->config)));
 
     rc = raise_file_limit(d, &e);
     if (rc == 0)

@@ -23,8 +23,9 @@
 enum { ST_SCHEMA_VERSION = 2, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
-/* Open or create DIR/tcld.db (directory made with mode 0700), migrate forward. NEWER_SCHEMA: refused, CONFIG: not a
- * tcld database; both leave the file as it is. Also locks the directory against a second daemon (CONFLICT). */
+/* Open or create DIR/tcld.db (directory made with mode 0700, those above it as mkdir -p does), migrate forward.
+ * NEWER_SCHEMA: refused, CONFIG: not a tcld database; both leave the file as it is. Also locks the directory against a
+ * second daemon (CONFLICT). */
 int st_open(const char *dir, struct st_store **out, struct tp_err *e);
 void st_close(struct st_store *s); /* commits what is queued, checkpoints, stops the writer; readers are freed before */
 bool st_healthy(const struct st_store *s); /* false after a write failed with DISK_FULL or IO, until one succeeds */

@@ -19,22 +19,48 @@ static int fail_errno(struct tp_err *e, const char *what)
     return tp_fail(e, err == ENOSPC || err == EDQUOT ? TP_E_DISK_FULL : TP_E_IO, "%s: %s", what, strerror(err));
 }
 
-/* Makes the directory when it is missing, and makes its name last. */
-static int open_dir(const char *dir, int *fd, struct tp_err *e)
+/* A name that was just made lasts once the directory above it is synced. */
+static void sync_above(const char *dir)
 {
-    bool made = mkdir(dir, 0700) == 0;
-    if (!made && errno != EEXIST)
-        return fail_errno(e, "the state directory cannot be made");
     int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d < 0)
-        return fail_errno(e, "the state directory cannot be opened");
-    int up = made ? openat(d, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int up = d >= 0 ? openat(d, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (up >= 0) {
         fsync(up);
         close(up);
     }
-    *fd = d;
-    return 0;
+    if (d >= 0)
+        close(d);
+}
+
+/* Makes the directory, and those above it, when they are missing. `path` is cut and mended on the way. */
+static int make_dir(char *path, struct tp_err *e)
+{
+    int rc = 0;
+    for (char *end = path; *end && rc == 0;) {
+        end += strspn(end, "/");
+        end += strcspn(end, "/");
+        char *next = end + strspn(end, "/"), cut = *end;
+        *end = '\0';
+        if (mkdir(path, *next ? 0755 : 0700) == 0)
+            sync_above(path);
+        else if (errno != EEXIST)
+            rc = fail_errno(e, *next ? "a directory above the state directory cannot be made"
+                                     : "the state directory cannot be made");
+        *end = cut;
+        end = next;
+    }
+    return rc;
+}
+
+static int open_dir(const char *dir, int *fd, struct tp_err *e)
+{
+    char *path = strdup(dir);
+    int rc = path ? make_dir(path, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory to open the store");
+    free(path);
+    if (rc < 0)
+        return rc;
+    *fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *fd < 0 ? fail_errno(e, "the state directory cannot be opened") : 0;
 }
 
 static int lock_dir(int dir_fd, int *lock_fd, struct tp_err *e)

@@ -6,7 +6,6 @@
  * fastapi    peer_fastapi.py: the same NDJSON and weights
  * floor      libmicrohttpd as tcld sets it up, with a handler that only reads the body; a reply of the same size
  * model only parsed records to scores on one thread of this process
- * lone       one record at a time while another connection sends 2048 records without a pause
  *
  * The client is one thread with one connection to each server, kept alive. Everything in turn, round after round; wall
  * time, p50 and p99 of all rounds; the CPU time of the server's threads beside it, which other load does not touch. */
@@ -24,15 +23,13 @@
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SIZES = 4, MAX_ROUNDS = 50, MAX_TIMES = 1 << 16, LONE = 200 };
+enum { SIZES = 4, MAX_ROUNDS = 50, MAX_TIMES = 1 << 16 };
 static const size_t sizes[SIZES] = {1, 64, 512, 2048};
 static const size_t per_round[SIZES] = {200, 30, 8, 4}; /* requests to tcld and the floor */
 static const size_t per_round_peer[SIZES] = {20, 3, 1, 1};
@@ -381,51 +378,6 @@ static void breakdown(struct bench *b)
     }
 }
 
-struct flood {
-    const struct bench *b;
-    int port;
-    atomic_bool stop;
-    size_t done;
-};
-
-static void *flood(void *arg)
-{
-    struct flood *f = arg;
-    struct reply r = {0};
-    int fd = dial(f->port);
-    while (!atomic_load(&f->stop)) {
-        call(fd, &f->b->request[NDJSON][SIZES - 1], &r);
-        f->done++;
-    }
-    close(fd);
-    tp_buf_free(&r.text);
-    return NULL;
-}
-
-static void lone(struct bench *b, int port)
-{
-    struct flood f = {.b = b, .port = port};
-    static double t[LONE], idle[LONE];
-    pthread_t thread;
-    for (int i = 0; i < LONE; i++) {
-        idle[i] = call(b->fd[NDJSON], &b->request[NDJSON][0], &b->reply);
-        usleep(2000); /* as below: after a pause caches and cores are cold */
-    }
-    if (pthread_create(&thread, NULL, flood, &f))
-        bench_die("no thread");
-    double start = bench_wall();
-    for (int i = 0; i < LONE; i++) {
-        t[i] = call(b->fd[NDJSON], &b->request[NDJSON][0], &b->reply);
-        usleep(2000); /* not in step with the others */
-    }
-    atomic_store(&f.stop, true);
-    pthread_join(thread, NULL);
-    printf("lone: beside it %.0f requests/s of 2048 records\n", (double)f.done / (bench_wall() - start));
-    double p50 = 1e6 * bench_quantile(idle, LONE, 0.5);
-    bench_result("lone p99", 1e6 * bench_quantile(t, LONE, 0.99), "us", "idle p50", p50, "<= 5");
-    bench_result("lone p50", 1e6 * bench_quantile(t, LONE, 0.5), "us", "idle p50", p50, "");
-}
-
 /* ---- results ---- */
 
 static double quantile(struct bench *b, int s, size_t k, double q)
@@ -513,7 +465,6 @@ int main(int argc, char **argv)
     results(&b);
     bench_peer_end(fastapi);
     breakdown(&b);
-    lone(&b, tc_daemon_port(d));
     bench_report("http");
 
     bench_peer_end(floor_peer);

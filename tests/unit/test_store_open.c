@@ -44,12 +44,42 @@ START_TEST(a_second_daemon_is_kept_out_until_the_first_is_gone)
 }
 END_TEST
 
-START_TEST(a_missing_parent_is_an_error_with_a_reason)
+START_TEST(missing_directories_above_are_made)
+{
+    static const char *const below[] = {"", "/b", "/b/state", NULL};
+    char dir[96], path[128];
+    struct st_store *s = NULL;
+    struct tp_err e;
+    umask(022);
+    sf_path(dir, "a");
+    for (int again = 0; again < 2; again++) { /* with all of them there, too */
+        snprintf(path, sizeof path, "%s//b/state/", dir);
+        ck_assert_int_eq(st_open(path, &s, &e), 0);
+        st_close(s);
+        for (int i = 0; below[i]; i++) {
+            snprintf(path, sizeof path, "%s%s", dir, below[i]);
+            ck_assert_uint_eq(mode_of(path), below[i + 1] ? 0755 : 0700);
+        }
+    }
+    for (const char *const *p = (const char *const[]){"/b/state/tcld.db", "/b/state/lock", "/b/state", "/b", "", NULL};
+         *p; p++) {
+        snprintf(path, sizeof path, "%s%s", dir, *p);
+        ck_assert_int_eq(remove(path), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_directory_that_cannot_be_made_is_an_error_with_a_reason)
 {
     struct st_store *s = NULL;
     struct tp_err e;
-    ck_assert_int_eq(st_open("/nonexistent/state", &s, &e), -TP_E_IO);
-    ck_assert_ptr_nonnull(strstr(e.detail, "No such file"));
+    ck_assert_int_eq(st_open("/dev/null/a/state", &s, &e), -TP_E_IO);
+    ck_assert_str_eq(e.detail, "a directory above the state directory cannot be made: Not a directory");
+    ck_assert_int_eq(st_open("/proc/state", &s, &e), -TP_E_IO);
+    ck_assert_str_eq(e.detail, "the state directory cannot be made: No such file or directory");
+    ck_assert_int_eq(st_open("/dev/null", &s, &e), -TP_E_IO);
+    ck_assert_str_eq(e.detail, "the state directory cannot be opened: Not a directory");
+    ck_assert_ptr_null(s);
 }
 END_TEST
 
@@ -204,7 +234,8 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, directory_and_files_are_the_owners_alone);
     tcase_add_test(t, a_second_daemon_is_kept_out_until_the_first_is_gone);
-    tcase_add_test(t, a_missing_parent_is_an_error_with_a_reason);
+    tcase_add_test(t, missing_directories_above_are_made);
+    tcase_add_test(t, a_directory_that_cannot_be_made_is_an_error_with_a_reason);
     tcase_add_test(t, every_commit_is_synced_and_foreign_keys_hold);
     tcase_add_test(t, a_reader_cannot_write);
     tcase_add_test(t, a_file_that_is_no_database_is_refused);
