@@ -63,6 +63,7 @@ DOUBLE_OBJ := $(patsubst model/%.c,$(BUILD)/obj/model/%.double.o,$(wildcard mode
 DAEMON_OBJ := $(call obj,$(filter-out daemon/main.c,$(call src,daemon)))
 CLIENT_OBJ := $(call obj,$(filter-out clients/main_%.c,$(call src,clients)))
 LAB_OBJ    := $(call obj,$(filter-out lab/main.c,$(call src,lab)))
+REPLAY_OBJ := $(call obj,$(call src,clients/replay))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
@@ -76,7 +77,7 @@ UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call sr
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab and libtclfeat
+all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/replay $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab, replay, libtclfeat
 
 deps: ## find what is missing and install it (root or sudo), or print the line to type
 	$(Q)PKGS="$(PKGS)" PKG_CONFIG="$(PKG_CONFIG)" CC="$(CC)" sh config/deps.sh
@@ -101,8 +102,8 @@ $(BUILD)/obj/model/%.$(1).o: model/%.c Makefile
 	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach s,$(SIMD),$(eval $(call simd_rules,$(s))))
-# training code is the hot path of `retrain`
-$(BUILD)/obj/model/real_%.o: OPT := -O3 -g
+# training and selection are hot paths of jobs
+$(BUILD)/obj/model/real_%.o $(BUILD)/obj/sampler/%.o: OPT := -O3 -g
 
 $(BUILD)/libtcl.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -123,6 +124,9 @@ $(BUILD)/lab: $(BUILD)/obj/lab/main.o $(BUILD)/liblab.a $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_LIB)) -lm -lpthread
 $(BUILD)/demo: $(BUILD)/obj/clients/main_demo.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/replay: $(REPLAY_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/liblab.a $(BUILD)/libtcl.a
@@ -153,8 +157,8 @@ check: ## set up, lint, unit tests, black-box tests
 
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
-check-http: $(HTTP) $(BUILD)/tcld
-	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld $$t || exit 1; done
+check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
+	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay $$t || exit 1; done
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user

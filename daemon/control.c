@@ -1,6 +1,7 @@
 /* The control loop.
  *
- * Nothing here computes or blocks. Once a second it sweeps late connections and beats the heart that /livez looks at.
+ * Nothing here computes or blocks. Once a second it sweeps late connections, has the store end leases that ran out, and
+ * beats the heart that /livez looks at.
  * The watchdog is fed only while every pool moves: a pool whose queue is not empty and that has finished nothing since
  * the last look holds it back.
  *
@@ -9,8 +10,10 @@
  * be resumed before libmicrohttpd may stop. */
 #include "daemon/control.h"
 
+#include "daemon/jobs.h"
 #include "daemon/linger.h"
 #include "daemon/log.h"
+#include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/pool.h"
@@ -47,6 +50,23 @@ static int64_t now_ms(void)
 
 /* ---- every second ---- */
 
+/* On the store's writer. */
+static void on_swept(void *arg, int64_t returned)
+{
+    struct td_daemon *d = arg;
+
+    td_count(d->metrics, TD_C_LEASE_EXPIRED, (uint64_t)returned);
+    if (returned > 0)
+        td_log(TD_INFO, "leases-expired", TD_I("candidates", returned));
+    atomic_store(&d->sweeping, false);
+}
+
+static void sweep_leases(struct td_daemon *d)
+{
+    if (!atomic_exchange(&d->sweeping, true) && st_lease_sweep(d->store, td_wall_ms(), on_swept, d, NULL) != 0)
+        atomic_store(&d->sweeping, false);
+}
+
 static void on_tick(uv_timer_t *t)
 {
     struct td_control *c = t->data;
@@ -55,6 +75,7 @@ static void on_tick(uv_timer_t *t)
     if (!c->d->server)
         return;
     td_server_sweep(c->d->server);
+    sweep_leases(c->d);
     if (++c->ticks % STREAM_WAKE_TICKS == 0)
         td_server_wake_streams(c->d->server);
 }

@@ -31,7 +31,8 @@ enum {
     API_QUEUE_MAX = 4096,
     FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
     FILES_PER_READER = 4,
-    LONG_WORK_NICE = 5 /* behind HTTP and express threads, before jobs */
+    LEASE_GRACE_MS = 30000, /* for agents to come back after a restart */
+    LONG_WORK_NICE = 5      /* behind HTTP and express threads, before jobs */
 };
 
 static void *reader_new(void *arg)
@@ -104,6 +105,11 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
     int rc = st_open(dir, &d->store, e);
 
     if (rc)
+        return rc;
+    rc = st_lease_grace(d->store, td_wall_ms(), LEASE_GRACE_MS, e);
+    if (rc == -TP_E_DISK_FULL || rc == -TP_E_IO) /* predictions need no disk */
+        td_log(TD_WARNING, "leases-not-renewed", TD_S("error", tp_code_slug(rc)));
+    else if (rc)
         return rc;
     snprintf(models, sizeof models, "%s/models", dir);
     return td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);

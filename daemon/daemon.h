@@ -28,6 +28,7 @@ struct td_daemon {
     } threads;
     _Atomic bool draining;
     _Atomic bool ready;
+    _Atomic bool sweeping;     /* the store is looking for leases that ran out */
     _Atomic int exports;       /* streams of records that run */
     _Atomic int64_t heartbeat; /* monotonic milliseconds of the control loop's last turn */
 };

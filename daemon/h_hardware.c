@@ -55,11 +55,11 @@ static int staleness(struct st_reader *r, const struct st_hardware *h, const str
 static int print_detail(struct st_reader *r, const struct st_hardware *h, struct tp_buf *b, struct tp_err *e)
 {
     struct st_counts c = {0};
-    int64_t kb = 0, stale;
+    int64_t kb = 0, stale, candidates[ST_CANDIDATE_STATES];
     int rc;
 
-    if ((rc = st_hardware_counts(r, h->id, &c, e)) != 0 || (rc = st_family_kb(r, h->family, &kb, e)) != 0 ||
-        (rc = staleness(r, h, &c, &stale, e)) != 0)
+    if ((rc = st_hardware_counts(r, h->id, &c, e)) != 0 || (rc = st_candidate_counts(r, h->id, candidates, e)) != 0 ||
+        (rc = st_family_kb(r, h->family, &kb, e)) != 0 || (rc = staleness(r, h, &c, &stale, e)) != 0)
         return rc;
     print_hardware(b, h);
     tp_buf_puts(b, ", \"kb_model\": ");
@@ -69,9 +69,13 @@ static int print_detail(struct st_reader *r, const struct st_hardware *h, struct
         tp_buf_puts(b, "null");
     tp_buf_printf(b,
                   ", \"counts\": {\"measurements\": %lld, \"valid\": %lld, \"failures\": %lld, \"tasks\": %lld, "
-                  "\"programs\": %lld}, \"staleness\": ",
+                  "\"programs\": %lld, \"candidates\": {",
                   (long long)c.measurements, (long long)c.valid, (long long)c.failures, (long long)c.tasks,
                   (long long)c.programs);
+    for (int i = 0; i < ST_CANDIDATE_STATES; i++)
+        tp_buf_printf(b, "%s\"%s\": %lld", i > 0 ? ", " : "", st_candidate_state_name((enum st_candidate_state)i),
+                      (long long)candidates[i]);
+    tp_buf_puts(b, "}}, \"staleness\": ");
     if (stale >= 0)
         tp_buf_i64(b, stale);
     else

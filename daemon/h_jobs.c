@@ -73,43 +73,6 @@ static int enough_data(struct st_reader *reader, const struct st_hardware *hw, s
     return rc;
 }
 
-/* 200 or 202 with the job. */
-static void reply_job(struct td_request *r, int status, int64_t id)
-{
-    struct tp_buf out = {0};
-    struct tp_err e = {0};
-
-    if (td_jobs_json(td_req_daemon(r)->jobs, td_req_reader(r), id, &out, &e) != 0) {
-        tp_buf_free(&out);
-        td_reply_problem(r, &e);
-        return;
-    }
-    td_reply_json(r, status, &out);
-}
-
-/* Hands a job over and replies. rc, e: what went wrong before; params is freed. */
-static void submit(struct td_request *r, int rc, struct tp_err *e, const char *kind, const struct st_hardware *hw,
-                   const char *lane, struct tp_buf *params, td_job_run run)
-{
-    char location[40];
-    bool existing = false;
-    int64_t id = 0;
-
-    tp_buf_putc(params, '\0');
-    if (rc == 0 && params->oom)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
-    if (rc == 0)
-        rc = td_jobs_submit(td_req_daemon(r)->jobs, kind, hw->name, lane, params->p, run, &id, &existing, e);
-    tp_buf_free(params);
-    if (rc != 0) {
-        td_reply_problem(r, e);
-        return;
-    }
-    snprintf(location, sizeof location, "/v1/jobs/%lld", (long long)id);
-    td_reply_header(r, "Location", location);
-    reply_job(r, existing ? 200 : 202, id);
-}
-
 void td_h_retrain(struct td_request *r)
 {
     static const char *const query[] = {NULL};
@@ -128,7 +91,7 @@ void td_h_retrain(struct td_request *r)
         rc = enough_data(td_req_reader(r), &hw, &e);
     if (rc == 0)
         td_train_params_write(&p, &params);
-    submit(r, rc, &e, "retrain", &hw, hw.family, &params, td_train_run);
+    td_submit_job(r, rc, &e, "retrain", hw.name, hw.family, &params, td_train_run);
     st_hardware_clear(&hw);
 }
 
@@ -196,7 +159,7 @@ void td_h_evaluate(struct td_request *r)
         rc = can_evaluate(r, &hw, &p, &e);
     if (rc == 0)
         td_evaluate_params_write(&p, &params);
-    submit(r, rc, &e, "evaluate", &hw, EVALUATE_LANE, &params, td_evaluate_run);
+    td_submit_job(r, rc, &e, "evaluate", hw.name, EVALUATE_LANE, &params, td_evaluate_run);
     st_hardware_clear(&hw);
 }
 
@@ -270,7 +233,7 @@ void td_h_job_get(struct td_request *r)
     int64_t id;
 
     if (td_req_only_query(r, query) && td_req_param_id(r, 0, TP_E_UNKNOWN_JOB, &id))
-        reply_job(r, 200, id);
+        td_reply_job(r, 200, id);
 }
 
 void td_h_job_cancel(struct td_request *r)
@@ -285,7 +248,7 @@ void td_h_job_cancel(struct td_request *r)
     if (td_jobs_cancel(td_req_daemon(r)->jobs, td_req_reader(r), id, &running, &e) != 0)
         td_reply_problem(r, &e);
     else
-        reply_job(r, running ? 202 : 200, id);
+        td_reply_job(r, running ? 202 : 200, id);
 }
 
 /* ---- events ---- */

@@ -1,173 +1,20 @@
-/* Measurements: POST, export, best records, tasks.
+/* Measurements: export, best records, tasks.
  *
- * A POST reads the whole body before anything is stored, so a broken envelope stores nothing; the reply is made by the
- * store's writer after the commit. Exports stream in chunks: each takes up a short read where the last one ended, so a
- * slow client holds no transaction open. */
+ * Exports stream in chunks: each takes up a short read where the last one ended, so a slow client holds no transaction
+ * open. */
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
-#include "daemon/metrics.h"
-#include "daemon/recalibrate.h"
-#include "daemon/registry.h"
-#include "proto/body.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CHUNK = 48 << 10, /* bytes of a stream per call */
     PAGE = 500,       /* rows of it at most */
     EXPORTS_MAX = 16  /* streams at a time: each has a read connection */
 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* ---- POST ---- */
-struct post {
-    struct td_request *r;
-    struct td_daemon *d;
-    size_t rejected;
-    struct tp_errlist errors;
-    double handed_over;
-};
-
-static void post_free(struct post *p)
-{
-    if (p == NULL)
-        return;
-    tp_errlist_free(&p->errors);
-    free(p);
-}
-
-static void post_reply(struct post *p, size_t accepted, size_t duplicates)
-{
-    struct tp_buf out = {0};
-
-    td_count(p->d->metrics, TD_C_MEAS_ACCEPTED, accepted);
-    td_count(p->d->metrics, TD_C_MEAS_DUPLICATE, duplicates);
-    td_count(p->d->metrics, TD_C_MEAS_REJECTED, p->rejected);
-    tp_write_reply_json(&out, accepted, duplicates, p->rejected, &p->errors);
-    td_reply_json(p->r, 200, &out);
-}
-
-/* On the writer thread, after the commit. */
-static void committed(void *arg, const struct st_ingest_result *res)
-{
-    struct post *p = arg;
-
-    if (res->code == 0) {
-        td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
-        if (res->accepted > 0)
-            td_recal_note(p->d->recal, td_req_param(p->r, 0));
-        post_reply(p, res->accepted, res->duplicates);
-    } else if (res->code == -TP_E_UNKNOWN_HARDWARE) {
-        td_reply_fail(p->r, TP_E_UNKNOWN_HARDWARE,
-                      "the hardware was removed while the measurements came in; nothing was stored");
-    } else {
-        td_reply_fail(p->r, (enum tp_code) - res->code, "the measurements could not be stored; nothing of them was");
-    }
-    post_free(p);
-}
-
-/* Everything usable of the body goes into b, everything else into p. */
-static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b, struct tp_err *e)
-{
-    size_t n;
-    const char *bytes = td_req_body(p->r, &n);
-    struct tp_body *body = tp_body_open(td_req_body_is_ndjson(p->r) ? TP_FORM_NDJSON : TP_FORM_JSON, bytes, n, e);
-    struct tp_record rec;
-    struct td_fit fit = {0};
-    struct tp_err why;
-    int got, rc = 0;
-
-    if (body == NULL)
-        return -TP_E_NO_MEMORY;
-    tp_record_init(&rec);
-    while (rc == 0 && (got = tp_body_next(body, &rec, &why)) != 0) {
-        if (got < 0) {
-            *e = why;
-            rc = got;
-        } else if (got == 1) {
-            int bad = td_fit_check(&fit, &rec, hw->feat.kind, &why);
-
-            if (bad == 0 && tp_record_label(&rec) == TP_LABEL_NONE)
-                bad = tp_fail_at(&why, TP_E_NOT_MEASURED, rec.has_result ? "/r/0" : "",
-                                 rec.has_result ? "error_no is 0 but costs are missing, zero or negative"
-                                                : "the record has no \"r\"");
-            if (bad == 0)
-                bad = st_ingest_add(b, &rec, &why);
-            if (bad == -TP_E_NO_MEMORY || bad == -TP_E_OVERLOADED) {
-                *e = why;
-                rc = bad;
-            } else if (bad != 0) {
-                why.index = tp_body_index(body);
-                why.line = tp_body_line(body);
-                got = 2;
-            }
-        }
-        if (got == 2) {
-            p->rejected++;
-            tp_errlist_add(&p->errors, &why);
-        }
-    }
-    tp_record_free(&rec);
-    tp_body_close(body);
-    return rc;
-}
-
-void td_h_measurements_post(struct td_request *r)
-{
-    static const char *const query[] = {"agent", NULL};
-    struct td_daemon *d = td_req_daemon(r);
-    const char *agent = td_req_query(r, "agent");
-    struct st_ingest *b = NULL;
-    struct post *p = NULL;
-    struct td_hw hw;
-    struct tp_err e = {0};
-    int rc;
-
-    if (!td_req_only_query(r, query))
-        return;
-    if (agent != NULL && !st_id_valid(agent))
-        rc = tp_fail(&e, TP_E_BAD_IDENTIFIER, "agent is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}");
-    else
-        rc = td_registry_hardware(d->registry, td_req_param(r, 0), &hw, &e);
-    if (rc != 0)
-        goto fail;
-    p = calloc(1, sizeof *p);
-    b = st_ingest_new(agent);
-    if (p == NULL || b == NULL) {
-        rc = tp_fail(&e, TP_E_NO_MEMORY, "no memory for a body of measurements");
-        goto fail;
-    }
-    p->r = r;
-    p->d = d;
-    rc = read_body(p, &hw, b, &e);
-    if (rc != 0)
-        goto fail;
-    if (st_ingest_size(b) == 0) {
-        post_reply(p, 0, 0);
-        goto done;
-    }
-    p->handed_over = now();
-    rc = st_ingest_submit(d->store, hw.name, b, committed, p, &e);
-    if (rc == 0)
-        return; /* b and p are the store's; the request may be gone already */
-fail:
-    td_reply_problem(r, &e);
-done:
-    st_ingest_free(b);
-    post_free(p);
-}
 
 /* ---- streams of records ---- */
 struct export

@@ -148,6 +148,23 @@ int td_query_bool(const struct td_request *r, const char *name, bool *v, struct 
     return tp_fail(e, TP_E_BAD_PARAMETER, "%s must be true or false", name);
 }
 
+int td_query_int(const struct td_request *r, const char *name, int64_t min, int64_t max, int64_t *v, struct tp_err *e)
+{
+    const char *s = td_req_query(r, name);
+    int64_t n = 0;
+    size_t i = 0;
+
+    if (s == NULL)
+        return 0;
+    for (; s[i] >= '0' && s[i] <= '9' && i < 18; i++)
+        n = n * 10 + (s[i] - '0');
+    if (i == 0 || s[i] != '\0' || n < min || n > max)
+        return tp_fail(e, TP_E_BAD_PARAMETER, "%s must be a whole number from %lld to %lld", name, (long long)min,
+                       (long long)max);
+    *v = n;
+    return 0;
+}
+
 /* ---- replies ---- */
 
 void td_reply_json(struct td_request *r, int status, struct tp_buf *body)
@@ -216,6 +233,43 @@ void td_json_time(struct tp_buf *out, int64_t ms)
         tp_buf_printf(out, "\"%s.%03dZ\"", text, (int)(ms % 1000));
     else
         tp_buf_printf(out, "\"%sZ\"", text);
+}
+
+/* ---- jobs ---- */
+
+void td_reply_job(struct td_request *r, int status, int64_t id)
+{
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+
+    if (td_jobs_json(td_req_daemon(r)->jobs, td_req_reader(r), id, &out, &e) != 0) {
+        tp_buf_free(&out);
+        td_reply_problem(r, &e);
+        return;
+    }
+    td_reply_json(r, status, &out);
+}
+
+void td_submit_job(struct td_request *r, int rc, struct tp_err *e, const char *kind, const char *hardware,
+                   const char *lane, struct tp_buf *params, td_job_run run)
+{
+    char location[40];
+    bool existing = false;
+    int64_t id = 0;
+
+    tp_buf_putc(params, '\0');
+    if (rc == 0 && params->oom)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
+    if (rc == 0)
+        rc = td_jobs_submit(td_req_daemon(r)->jobs, kind, hardware, lane, params->p, run, &id, &existing, e);
+    tp_buf_free(params);
+    if (rc != 0) {
+        td_reply_problem(r, e);
+        return;
+    }
+    snprintf(location, sizeof location, "/v1/jobs/%lld", (long long)id);
+    td_reply_header(r, "Location", location);
+    td_reply_job(r, existing ? 200 : 202, id);
 }
 
 /* ---- targets ---- */

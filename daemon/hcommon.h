@@ -2,6 +2,7 @@
 #ifndef TD_HCOMMON_H
 #define TD_HCOMMON_H
 
+#include "daemon/jobs.h"
 #include "daemon/request.h"
 #include "proto/problem.h"
 #include "proto/record.h"
@@ -19,6 +20,15 @@ int td_body_enum(const json_t *o, const char *key, const char *const *names, int
 
 /* ?name=true|false; absent: false. BAD_PARAMETER. */
 int td_query_bool(const struct td_request *r, const char *name, bool *v, struct tp_err *e);
+
+/* ?name=<decimal>; absent: *v keeps its value. BAD_PARAMETER. */
+int td_query_int(const struct td_request *r, const char *name, int64_t min, int64_t max, int64_t *v, struct tp_err *e);
+
+/* 200 or 202 with the job. */
+void td_reply_job(struct td_request *r, int status, int64_t id);
+/* Hands a job over and replies. rc, e: what went wrong before; params is freed. */
+void td_submit_job(struct td_request *r, int rc, struct tp_err *e, const char *kind, const char *hardware,
+                   const char *lane, struct tp_buf *params, td_job_run run);
 
 /* application/json, unless the body ran out of memory. Takes *body. */
 void td_reply_json(struct td_request *r, int status, struct tp_buf *body);

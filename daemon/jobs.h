@@ -21,6 +21,8 @@ enum {
     TD_JOB_PING_MS = 15000    /* ... and a comment when there was nothing else for so long */
 };
 
+int64_t td_wall_ms(void); /* unix milliseconds */
+
 struct td_jobs;
 struct td_job; /* the running side of a job */
 
@@ -35,8 +37,8 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e);
  */
 void td_jobs_free(struct td_jobs *js);
 
-/* kind "retrain" or "evaluate"; lane = what must not run twice at once (the family); params = JSON object text.
- * *existing is set when an equal queued job was found, whose id it then is. The job is on disk when this returns.
+/* kind "retrain", "evaluate" or "selection"; lane = what must not run twice at once (the family); params = JSON object
+ * text. *existing is set when an equal queued job was found, whose id it then is. The job is on disk when this returns.
  * OVERLOADED, DRAINING, IO, DISK_FULL. */
 int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, const char *lane, const char *params,
                    td_job_run run, int64_t *id, bool *existing, struct tp_err *e);
@@ -48,7 +50,8 @@ void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware);
 
 /* From the job's own thread. metrics: JSON object text or NULL (keeps the last). */
 struct td_job_state {
-    const char *phase; /* "load", "train", "validate", "publish"; "load", "predict", "measure" */
+    const char *phase; /* "load", "train", "validate", "publish"; "load", "predict", "measure"; "load", "cells",
+                          "greedy", "store" */
     double progress;   /* 0..1 */
     int epoch;         /* 0 none */
     double loss;       /* NaN none */
@@ -62,7 +65,7 @@ const char *td_job_hardware(const struct td_job *j);
 /* The job as JSON (store row merged with live progress). Of a finished one epoch, loss and metrics are the members of
  * that name in its result (metrics: else "challenger", "held_out" or "all"). UNKNOWN_JOB. */
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e);
-/* brief, for lists: without "per_task" in the result, which may be long. */
+/* brief, for lists: without "per_task" and "selected" in the result, which may be long. */
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out);
 int td_jobs_active(const struct td_jobs *js);
 

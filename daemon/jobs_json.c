@@ -91,7 +91,7 @@ static void put_finished(struct tp_buf *out, const struct st_job *job, bool brie
             metrics = json_dumps(x, JSON_REAL_PRECISION(9));
     }
     v.metrics = metrics;
-    if (brief && json_object_del(result, "per_task") == 0) {
+    if (brief && (json_object_del(result, "per_task") == 0 || json_object_del(result, "selected") == 0)) {
         shorter = json_dumps(result, JSON_REAL_PRECISION(9));
         row->result = shorter;
     }

@@ -48,7 +48,6 @@ static inline bool td_stage_finished(enum td_job_stage s)
     return s != TD_JOB_queued && s != TD_JOB_running;
 }
 
-int64_t td_wall_ms(void); /* unix milliseconds */
 int64_t td_mono_ms(void);
 struct td_job *td_jobs_find_locked(struct td_jobs *js, int64_t id);
 void td_job_unref_locked(struct td_job *j);

@@ -157,8 +157,10 @@ static int add_program(void *arg, const char *task_id, const uint8_t hash[16], c
     rc = tm_dataset_add(w->out.ds, rec, task_id, hash, min_cost, &w->feat, &e);
     if (rc == -TP_E_NO_MEMORY)
         return rc;
-    if (rc == 1)
+    if (rc == 1) {
         memcpy(w->out.key[w->out.ds->n - 1], hash, 16);
+        tm_dataset_set_noise(w->out.ds, w->out.ds->n - 1, tm_noise(rec->result.costs, rec->result.n_costs));
+    }
     if (rc >= 0)
         w->out.records += n;
     return report(w);

@@ -288,6 +288,16 @@ out:
     return rc;
 }
 
+/* How sure the lowest cost is: as the record says that holds it. */
+static double noise(const struct tl_corpus *c, const struct tl_program *p)
+{
+    for (uint32_t r = p->first_run; r != TL_NO_RUN; r = c->runs[r].next)
+        for (uint32_t i = 0; i < c->runs[r].n; i++)
+            if (c->costs[c->runs[r].at + i] == p->min_cost)
+                return tm_noise(c->costs + c->runs[r].at, c->runs[r].n);
+    return 0;
+}
+
 static int is_log(const struct dirent *d)
 {
     size_t n = strlen(d->d_name);
@@ -330,5 +340,7 @@ int tl_corpus_encode(const struct tl_corpus *c, uint32_t i, double cost, struct 
         rc = tp_steps_unpack(scratch, c->mem->steps.p + p->steps, p->steps_len, e);
     if (rc == 0)
         rc = tm_dataset_add(d, scratch, t->id, p->hash, cost, NULL, e);
+    if (rc == 1 && cost == p->min_cost)
+        tm_dataset_set_noise(d, d->n - 1, noise(c, p));
     return rc < 0 ? rc : 0;
 }

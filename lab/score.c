@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATENCY_SEEDS = 5 /* measured programs of a task */ };
+enum {
+    LATENCY_SEEDS = 5, /* measured programs of a task */
+    CEILING_TASKS = 10 /* fewer with two records: the halves tell more */
+};
 
 /* Latency errors of one way to predict: what lies within so many standard deviations. */
 static void coverage(const double *ln_error, const double *std, size_t n, struct tl_latency *out)
@@ -136,8 +139,7 @@ void tl_score_free(struct tl_score *s)
     *s = (struct tl_score){0};
 }
 
-/* Two measurements of a program that know nothing of each other, as far as the log has them. */
-static bool two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2])
+bool tl_two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2])
 {
     uint32_t n = 0;
     const double *costs;
@@ -161,7 +163,7 @@ static int ceiling(const struct tl_corpus *c, const struct tl_split *s, uint32_t
     size_t n = 0;
     for (size_t i = 0; i < s->n_test; i++) {
         double two[2];
-        if (!two_measurements(c, &c->programs[s->program[s->test[i]]], by_record, two))
+        if (!tl_two_measurements(c, &c->programs[s->program[s->test[i]]], by_record, two))
             continue;
         a[n] = -two[0];
         b[n] = two[1];
@@ -188,8 +190,11 @@ int tl_ceiling_make(const struct tl_corpus *c, const struct tl_split *s, uint32_
     double *a = malloc((n + 1) * sizeof *a), *b = malloc((n + 1) * sizeof *b);
     uint32_t *task = malloc((n + 1) * sizeof *task);
     int rc = -TP_E_NO_MEMORY;
-    if (a && b && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 && out->tasks == 0)
-        rc = ceiling(c, s, min_programs, false, a, b, task, out);
+    struct tl_ceiling halves;
+    if (a && b && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 &&
+        out->tasks < CEILING_TASKS && (rc = ceiling(c, s, min_programs, false, a, b, task, &halves)) == 0 &&
+        halves.tasks > out->tasks)
+        *out = halves;
     free(a);
     free(b);
     free(task);

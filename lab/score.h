@@ -30,8 +30,8 @@ void tl_score_free(struct tl_score *s);
 
 /* Figures of the measurements themselves: what an order that knows every program's true cost would get when it is
  * scored by another measurement of the same programs. From programs that were measured in at least two records (the
- * minimum of each), else from the repeats of a record, odd against even. Tasks with at least min_programs such
- * programs. */
+ * minimum of each); where too few tasks have two, from the repeats of a record, odd against even. Tasks with at least
+ * min_programs such programs. */
 struct tl_ceiling {
     uint32_t tasks, programs;
     bool by_record;                  /* false: by halves of the repeats, which share what disturbed the record */
@@ -39,6 +39,9 @@ struct tl_ceiling {
     double perfect;              /* pairwise of the true order judged by one measurement: p^2 + (1-p)^2 = pairwise */
     double top1_mean, top5_mean; /* of one measurement judged by the other */
 };
+/* Two measurements of a program that know nothing of each other, as far as the log has them: the minima of its first
+ * two records, or of a record's repeats, odd against even. false: there is one only. */
+bool tl_two_measurements(const struct tl_corpus *c, const struct tl_program *p, bool by_record, double two[2]);
 int tl_ceiling_make(const struct tl_corpus *c, const struct tl_split *s, uint32_t min_programs, struct tl_ceiling *out,
                     struct tp_err *e);
 

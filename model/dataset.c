@@ -10,6 +10,10 @@
 
 #include <math.h>
 
+/* ln min of two measurements of a program differs by about this times the root of the spread of the faster half */
+#define NOISE_SCALE 0.115
+enum { NOISE_REPEATS = 32 /* of the faster half that are looked at */ };
+
 struct table {
     uint32_t *slot;
     size_t size; /* a power of two, or 0 */
@@ -36,8 +40,9 @@ struct tm_dataset_mem {
     struct program_key *program_key;
     float *row, *summary;
     uint32_t *start, *ids, *task;
-    double *cost;
-    size_t cap_name, cap_row_key, cap_program_key, cap_row, cap_summary, cap_start, cap_ids, cap_task, cap_cost;
+    double *cost, *noise;
+    size_t cap_name, cap_row_key, cap_program_key, cap_row, cap_summary, cap_start, cap_ids, cap_task, cap_cost,
+        cap_noise;
 };
 
 /* Fold a string of bytes by 64 x 64 -> 128 bit products (as wyhash does). */
@@ -114,6 +119,7 @@ static void publish(struct tm_dataset *d)
     d->summary = m->summary;
     d->task = m->task;
     d->cost = m->cost;
+    d->noise = m->noise;
 }
 
 struct tm_dataset *tm_dataset_new(enum tclfeat_set s)
@@ -155,6 +161,7 @@ void tm_dataset_free(struct tm_dataset *d)
         free(m->ids);
         free(m->task);
         free(m->cost);
+        free(m->noise);
         free(m);
     }
     free(d);
@@ -176,7 +183,8 @@ static int reserve(struct tm_dataset *d, size_t n)
                   tm_grow((void **)&m->start, &m->cap_start, programs + 1, sizeof *m->start) ||
                   tm_grow((void **)&m->ids, &m->cap_ids, ids + n, sizeof *m->ids) ||
                   tm_grow((void **)&m->task, &m->cap_task, programs, sizeof *m->task) ||
-                  tm_grow((void **)&m->cost, &m->cap_cost, programs, sizeof *m->cost);
+                  tm_grow((void **)&m->cost, &m->cap_cost, programs, sizeof *m->cost) ||
+                  tm_grow((void **)&m->noise, &m->cap_noise, programs, sizeof *m->noise);
     publish(d); /* also after a failure: some arrays have moved */
     return failed ? -TP_E_NO_MEMORY : 0;
 }
@@ -247,8 +255,36 @@ int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *
         memcpy(m->summary + (size_t)d->n * (size_t)d->summary_cols, summary, (size_t)d->summary_cols * sizeof *summary);
     m->task[d->n] = id.task;
     m->cost[d->n] = cost;
+    m->noise[d->n] = 0;
     m->start[++d->n] = at;
     return 1;
+}
+
+/* Lowest values to the front: enough of a sort for the median. */
+double tm_noise(const double *costs, uint32_t n)
+{
+    double lowest[NOISE_REPEATS];
+    uint32_t kept = 0, half = (n + 1) / 2;
+    if (n < 3)
+        return 0;
+    half = half < NOISE_REPEATS ? half : NOISE_REPEATS;
+    for (uint32_t i = 0; i < n; i++) { /* insertion into the sorted `half` lowest */
+        uint32_t at = kept < half ? kept++ : half;
+        if (at == half) {
+            if (costs[i] >= lowest[half - 1])
+                continue;
+            at = half - 1;
+        }
+        for (; at > 0 && lowest[at - 1] > costs[i]; at--)
+            lowest[at] = lowest[at - 1];
+        lowest[at] = costs[i];
+    }
+    return NOISE_SCALE * sqrt(log(lowest[half - 1] / lowest[0]));
+}
+
+void tm_dataset_set_noise(struct tm_dataset *d, uint32_t program, double noise)
+{
+    d->mem->noise[program] = noise;
 }
 
 static void *copy(const void *p, size_t n, size_t size)
@@ -288,6 +324,7 @@ struct tm_dataset *tm_dataset_masked(const struct tm_dataset *d, const struct tm
     if (!(m->row = copy(d->rows, d->n_rows * cols, sizeof *m->row)) ||
         !(m->summary = copy(d->summary, n * (size_t)c->summary_cols, sizeof *m->summary)) ||
         !(m->task = copy(d->task, n, sizeof *m->task)) || !(m->cost = copy(d->cost, n, sizeof *m->cost)) ||
+        !(m->noise = mask->noise ? tm_alloc(n, sizeof *m->noise) : copy(d->noise, n, sizeof *m->noise)) ||
         !(m->name = copy(d->mem->name, d->n_tasks, sizeof *m->name)) ||
         !(m->start = tm_alloc(n + 1, sizeof *m->start)) || !(m->ids = tm_alloc(d->start[n], sizeof *m->ids)))
         goto fail;

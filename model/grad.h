@@ -80,10 +80,13 @@ void tm_backward(const struct tm_params *p, struct tm_tape *t, const tm_real *gs
 
 /* ---- losses: of n programs of one task, times `scale`; gradients are added to gs, gl ---- */
 
-/* Sum over pairs of |y_i - y_j|: what pairwise losses are divided by. */
-double tm_pair_weight(const double *y, uint32_t n);
-/* Sum over pairs with y_i > y_j of (y_i - y_j) ln(1 + exp(s_j - s_i)). */
-double tm_loss_pairwise(const tm_real *s, const double *y, uint32_t n, double scale, tm_real *gs);
+/* noise[n]: standard deviation of each program's ln label, 0 = exact; NULL: all exact. A pair counts as far as its
+ * order is more than chance: w_ij = |y_i - y_j| erf(|ln(y_i / y_j)| / sqrt(2 (noise_i^2 + noise_j^2))), which is
+ * |y_i - y_j| (2 P - 1) with P the probability of the order seen (docs/model.md section 4). A failure (y = 0) is sure.
+ * tm_pair_weight: the sum of w over pairs, what the loss is divided by. */
+double tm_pair_weight(const double *y, const double *noise, uint32_t n);
+/* Sum over pairs with y_i > y_j of w_ij ln(1 + exp(s_j - s_i)). */
+double tm_loss_pairwise(const tm_real *s, const double *y, const double *noise, uint32_t n, double scale, tm_real *gs);
 /* LambdaRank as TLP's LambdaRankLoss: the logistic loss of a pair in bits, weighted by the change of NDCG that swapping
  * the two would make (gains 2^y - 1, ranks by the present s; the weight is a constant to the gradient). 0 or
  * -TP_E_NO_MEMORY. */

@@ -33,6 +33,7 @@ void tm_batch_free(struct tm_batch *b)
     free(b->head);
     free(b->state);
     free(b->output);
+    free(b->kept);
     free(b->scratch);
     free(b);
 }
@@ -40,6 +41,26 @@ void tm_batch_free(struct tm_batch *b)
 void tm_batch_share(struct tm_batch *b, bool share)
 {
     b->share = share;
+}
+
+void tm_batch_keep(struct tm_batch *b, bool keep)
+{
+    b->keep = keep;
+}
+
+static size_t kept_floats(const struct tm_plan *p)
+{
+    return (size_t)p->h.d_model + (size_t)p->h.head2;
+}
+
+const float *tm_batch_pooled(const struct tm_batch *b, size_t i)
+{
+    return b->kept + b->program[i].head * kept_floats(b->plan);
+}
+
+const float *tm_batch_hidden(const struct tm_batch *b, size_t i)
+{
+    return tm_batch_pooled(b, i) + b->plan->h.d_model;
 }
 
 /* h = ReLU(W1 ReLU(W0 x)); [x~, z] = W_in RMSNorm(h); stored as x~, SiLU(z), h. */
@@ -91,6 +112,11 @@ static void run_heads(struct tm_batch *b, size_t first, size_t from, size_t to, 
     k->linear(&p->head0, s->cat, ldc, s->c, ld1, n, TM_LINEAR_RELU);
     k->linear(&p->head1, s->c, ld1, s->d, ld2, n, TM_LINEAR_RELU);
     k->linear(&p->head2, s->d, ld2, s->c, ld3, n, 0);
+    for (size_t i = 0; i < n && b->keep; i++) {
+        float *kept = b->kept + (from + i) * kept_floats(p);
+        memcpy(kept, s->cat + i * ldc, dm * sizeof *kept);
+        memcpy(kept + dm, s->d + i * ld2, (size_t)p->h.head2 * sizeof *kept);
+    }
     for (size_t i = 0; i < n; i++) {
         b->output[2 * (from + i)] = s->c[i * ld3];
         b->output[2 * (from + i) + 1] = s->c[i * ld3 + 1];
@@ -132,6 +158,9 @@ int tm_batch_run(struct tm_batch *b, double *score, double *latency, double *raw
         rc = tm_walk_sort(b);
     if (rc == 0 && tm_grow((void **)&b->output, &b->output_cap, 2 * b->n_heads, sizeof *b->output))
         rc = -TP_E_NO_MEMORY;
+    if (rc == 0 && b->keep &&
+        tm_grow((void **)&b->kept, &b->kept_cap, b->n_heads * kept_floats(b->plan), sizeof *b->kept))
+        rc = -TP_E_NO_MEMORY;
     if (rc == 0)
         rc = tm_walk_run(b, flush);
     if (rc)
@@ -152,16 +181,25 @@ void tm_batch_stats(const struct tm_batch *b, struct tm_batch_stats *s)
     *s = b->stats;
 }
 
-int tm_predict_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n,
-                       double *score, double *latency, double *raw)
+/* Of programs idx[0..n); what is NULL is not wanted. */
+struct outputs {
+    double *score, *latency, *raw;
+    float *pooled, *hidden;
+};
+
+static int run_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n,
+                       const struct outputs *out)
 {
     enum { CHUNK = 4096 };
+    const size_t dm = (size_t)m->h.d_model, h2 = (size_t)m->h.head2;
+    double unused[3][CHUNK] = {{0}};
     int rc = -TP_E_NO_MEMORY;
     struct tm_plan *p = tm_plan_new(m);
     struct tm_batch *b = tm_batch_new();
     if (!p || !b)
         goto out;
     rc = 0;
+    tm_batch_keep(b, out->pooled || out->hidden);
     for (size_t at = 0; at < n && rc == 0; at += CHUNK) {
         const size_t end = n - at < CHUNK ? n : at + CHUNK;
         rc = tm_batch_begin(b, p);
@@ -170,10 +208,27 @@ int tm_predict_dataset(const struct tm_model *m, const struct tm_dataset *d, con
             rc = added < 0 ? added : 0;
         }
         if (rc == 0)
-            rc = tm_batch_run(b, score + at, latency + at, raw ? raw + at : NULL);
+            rc = tm_batch_run(b, out->score ? out->score + at : unused[0], out->latency ? out->latency + at : unused[1],
+                              out->raw ? out->raw + at : unused[2]);
+        for (size_t i = at; i < end && rc == 0 && out->pooled; i++)
+            memcpy(out->pooled + i * dm, tm_batch_pooled(b, i - at), dm * sizeof *out->pooled);
+        for (size_t i = at; i < end && rc == 0 && out->hidden; i++)
+            memcpy(out->hidden + i * h2, tm_batch_hidden(b, i - at), h2 * sizeof *out->hidden);
     }
 out:
     tm_batch_free(b);
     tm_plan_free(p);
     return rc;
+}
+
+int tm_predict_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n,
+                       double *score, double *latency, double *raw)
+{
+    return run_dataset(m, d, idx, n, &(struct outputs){.score = score, .latency = latency, .raw = raw});
+}
+
+int tm_embed_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n, float *pooled,
+                     float *hidden, double *raw)
+{
+    return run_dataset(m, d, idx, n, &(struct outputs){.raw = raw, .pooled = pooled, .hidden = hidden});
 }

@@ -37,6 +37,13 @@ void tm_batch_share(struct tm_batch *b, bool share);
  * latency = exp(l + shift) seconds, positive and finite; raw s (may be NULL). */
 int tm_batch_run(struct tm_batch *b, double *score, double *latency, double *raw);
 
+/* With keep on (default off; before begin), a run also keeps what the head saw. Of program i of the last run, valid
+ * until the next begin: the pooled vector behind the final norm [d_model], and the input of the last layer [head2].
+ * Scores are the same to the bit either way. */
+void tm_batch_keep(struct tm_batch *b, bool keep);
+const float *tm_batch_pooled(const struct tm_batch *b, size_t i);
+const float *tm_batch_hidden(const struct tm_batch *b, size_t i);
+
 /* What the last run shared, for metrics and benches. */
 struct tm_batch_stats {
     uint64_t programs, rows, distinct_rows, distinct_prefixes, distinct_programs;
@@ -50,5 +57,8 @@ const char *tm_simd_name(void);
 /* Convenience for evaluation: predict programs idx[0..n) of a dataset in batches. */
 int tm_predict_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n,
                        double *score, double *latency, double *raw);
+/* The same for selection: pooled[n][d_model], hidden[n][head2], raw[n]; each may be NULL. */
+int tm_embed_dataset(const struct tm_model *m, const struct tm_dataset *d, const uint32_t *idx, size_t n, float *pooled,
+                     float *hidden, double *raw);
 
 #endif

@@ -92,6 +92,9 @@ struct tm_batch {
     size_t state_cap;
     float *output; /* [heads][2]: s, l */
     size_t output_cap;
+    bool keep;
+    float *kept; /* [heads][d_model + head2], when keep is on */
+    size_t kept_cap;
     struct tm_scratch *scratch;
     struct tm_batch_stats stats; /* of the last run */
 };

@@ -1,5 +1,5 @@
-/* The kernels of training, one table per kernel set. model/simd_*.c is compiled once per set and defines the table
- * tm_ops_<set> (tm_ops_portable_d in the double build); model/simd.c hands out the one in use.
+/* The kernels of training and selection, one table per kernel set. model/simd_*.c is compiled once per set and defines
+ * the table tm_ops_<set> (tm_ops_portable_d in the double build); model/simd.c hands out the one in use.
  *
  * All arrays are row-major and aligned to 64 bytes; `channels` is a multiple of TM_CHANNEL_UNIT, so that rows are
  * aligned too. Arrays of different names never overlap unless said. No kernel allocates; all are reentrant. */
@@ -103,6 +103,15 @@ struct tm_ops {
     void (*adam)(const struct tm_adam_args *a, tm_real *w, const tm_real *g, tm_real *m, tm_real *v, size_t n);
     /* y = exp(x), n a multiple of TM_CHANNEL_UNIT; for tests */
     void (*exp)(tm_real *y, const tm_real *x, size_t n);
+
+    /* Selection. y = (x - mean) scale, held within +-bound; 0 where x is not finite. Any alignment, any n. */
+    void (*standardise)(tm_real *y, const tm_real *x, const tm_real *mean, const tm_real *scale, tm_real bound,
+                        size_t n);
+    /* out[r] = |x - y_r|^2, or x . y_r; x[cols], y[rows][cols], cols a multiple of TM_CHANNEL_UNIT */
+    void (*distances)(const tm_real *x, const tm_real *y, size_t rows, size_t cols, tm_real *out);
+    void (*products)(const tm_real *x, const tm_real *y, size_t rows, size_t cols, tm_real *out);
+    /* The first place of the minimum of x[n], n > 0 a multiple of TM_CHANNEL_UNIT */
+    size_t (*argmin)(const tm_real *x, size_t n);
 };
 
 #ifdef TM_DOUBLE
@@ -123,6 +132,11 @@ const struct tm_ops *tm_ops_get(enum tm_simd_set s); /* NULL when the set is not
 #endif
 void TM_OP(tm_scan_forward)(const struct tm_scan *k, tm_real *q);
 void TM_OP(tm_scan_backward)(const struct tm_scan *k, const struct tm_scan_grad *g);
+void TM_OP(tm_near_standardise)(tm_real *y, const tm_real *x, const tm_real *mean, const tm_real *scale, tm_real bound,
+                                size_t n);
+void TM_OP(tm_near_distances)(const tm_real *x, const tm_real *y, size_t rows, size_t cols, tm_real *out);
+void TM_OP(tm_near_products)(const tm_real *x, const tm_real *y, size_t rows, size_t cols, tm_real *out);
+size_t TM_OP(tm_near_argmin)(const tm_real *x, size_t n);
 extern const struct tm_ops TM_OP(tm_ops_table);
 #endif
 

@@ -15,28 +15,38 @@ static double logistic(double x, double *slope)
     return (x >= 0 ? 0 : -x) + log1p(u);
 }
 
-double tm_pair_weight(const double *y, uint32_t n)
+/* What a pair counts: y > 0 of both, else the order is sure. */
+static double pair_weight(const double *y, const double *noise, uint32_t i, uint32_t j)
+{
+    double w = fabs(y[i] - y[j]), var;
+    if (noise == NULL || w == 0 || y[i] == 0 || y[j] == 0)
+        return w;
+    var = noise[i] * noise[i] + noise[j] * noise[j];
+    return var > 0 ? w * erf(fabs(log(y[i] / y[j])) / sqrt(2 * var)) : w;
+}
+
+double tm_pair_weight(const double *y, const double *noise, uint32_t n)
 {
     double sum = 0;
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < i; j++)
-            sum += fabs(y[i] - y[j]);
+            sum += pair_weight(y, noise, i, j);
     return sum;
 }
 
-double tm_loss_pairwise(const tm_real *s, const double *y, uint32_t n, double scale, tm_real *gs)
+double tm_loss_pairwise(const tm_real *s, const double *y, const double *noise, uint32_t n, double scale, tm_real *gs)
 {
     double loss = 0;
     for (uint32_t i = 0; i < n; i++) {
         double g = 0;
         for (uint32_t j = 0; j < n; j++) {
-            double slope, w = (y[i] - y[j]) * scale;
-            if (w > 0) {
+            double slope, w = pair_weight(y, noise, i, j) * scale;
+            if (y[i] > y[j]) {
                 loss += w * logistic((double)s[i] - (double)s[j], &slope);
                 g -= w * slope;
-            } else if (w < 0) {
+            } else if (y[i] < y[j]) {
                 logistic((double)s[j] - (double)s[i], &slope);
-                g -= w * slope;
+                g += w * slope;
             }
         }
         gs[i] += (tm_real)g;

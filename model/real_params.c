@@ -6,16 +6,6 @@
 #include "model/simd.h"
 
 #include <math.h>
-#include <pthread.h>
-
-static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
-
-/* Shards are the unit of parallelism: a BLAS that forks inside them would only cost, and its sums would depend on the
- * number of cores. */
-static void single_threaded_blas(void)
-{
-    openblas_set_num_threads(1);
-}
 
 static bool supported(const struct tm_hyper *h)
 {
@@ -49,7 +39,7 @@ int tm_params_init(struct tm_params *p, const struct tm_hyper *h, const tm_real 
             return tp_fail(e, TP_E_NO_MEMORY, "out of memory for the kernels' copy of the weights");
         }
     }
-    pthread_once(&blas_once, single_threaded_blas);
+    tm_blas_init();
     *p = n;
     tm_params_refresh(p);
     return 0;

@@ -215,4 +215,8 @@ const struct tm_ops TM_OP(tm_ops_table) = {
     .scan_back = TM_OP(tm_scan_backward),
     .adam = adam,
     .exp = exp_all,
+    .standardise = TM_OP(tm_near_standardise),
+    .distances = TM_OP(tm_near_distances),
+    .products = TM_OP(tm_near_products),
+    .argmin = TM_OP(tm_near_argmin),
 };

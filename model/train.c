@@ -21,10 +21,11 @@ void tm_train_defaults(struct tm_train_opts *o)
         .epochs = 12,
         .seed = 1,
         .threads = 1,
-        .tasks_per_batch = 16,
+        .tasks_per_batch = 4,
         .programs_per_task = 32,
         .rank = TM_RANK_PAIRWISE,
-        .lr = 7e-4,
+        .lr = 1.4e-3,
+        .average = 0.999,
         .clip = 1.0,
         .weight_decay = 1e-6,
         .latency_weight = 0.1,
@@ -44,8 +45,8 @@ struct trainer {
     const struct tm_train_opts *o;
     tm_progress_fn progress;
     void *arg;
-    float *w, *best_w, *grad;
-    struct tm_params p;
+    float *w, *mean_w, *best_w, *grad;
+    struct tm_params p, mean; /* of w; of mean_w, the running mean of w, which is what is judged and kept */
     struct tm_adam adam;
     struct tm_shards *shards;
     struct tm_groups groups;
@@ -93,9 +94,16 @@ static int predictions_init(struct predictions *p, const struct tm_dataset *ds, 
     return 0;
 }
 
+/* What the running mean says. */
 static int predict(struct trainer *t, struct predictions *p)
 {
-    return tm_shards_predict(t->shards, &t->p, t->ds, p->programs, p->n, p->score, p->ln_latency);
+    tm_params_refresh(&t->mean);
+    return tm_shards_predict(t->shards, &t->mean, t->ds, p->programs, p->n, p->score, p->ln_latency);
+}
+
+static double noise_of(const struct trainer *t, uint32_t program)
+{
+    return t->ds->noise ? t->ds->noise[program] : 0;
 }
 
 /* Loss of one chunk (tm_loss_fn). */
@@ -103,19 +111,20 @@ static int chunk_loss(void *arg, const uint32_t *programs, uint32_t n, const str
                       double *loss)
 {
     const struct trainer *t = arg;
-    double *y = tm_alloc(2 * (size_t)n, sizeof *y), rank = 0;
+    double *y = tm_alloc(3 * (size_t)n, sizeof *y), rank = 0;
     int rc = 0;
     if (!y)
         return -TP_E_NO_MEMORY;
-    double *ln_cost = y + n;
+    double *ln_cost = y + n, *noise = y + 2 * n;
     for (uint32_t i = 0; i < n; i++) {
         y[i] = t->groups.y[programs[i]];
         ln_cost[i] = t->groups.ln_cost[programs[i]];
+        noise[i] = noise_of(t, programs[i]);
     }
     if (t->o->rank == TM_RANK_LAMBDA)
         rc = tm_loss_lambda(tape->s, y, n, t->rank_scale, gs, &rank);
     else
-        rank = tm_loss_pairwise(tape->s, y, n, t->rank_scale, gs);
+        rank = tm_loss_pairwise(tape->s, y, noise, n, t->rank_scale, gs);
     *loss = rank + tm_loss_huber(tape->l, ln_cost, n, t->latency_scale, gl);
     free(y);
     return rc;
@@ -129,15 +138,17 @@ static int scale_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_
     uint32_t longest = 0;
     for (uint32_t c = 0; c < n_chunks; c++)
         longest = chunks[c].n > longest ? chunks[c].n : longest;
-    double *y = tm_alloc(longest, sizeof *y);
+    double *y = tm_alloc(2 * (size_t)longest, sizeof *y), *noise = y + longest;
     if (!y)
         return -TP_E_NO_MEMORY;
     for (uint32_t c = 0; c < n_chunks; c++) {
         for (uint32_t i = 0; i < chunks[c].n; i++) {
-            y[i] = g->y[g->programs[chunks[c].at + i]];
+            uint32_t p = g->programs[chunks[c].at + i];
+            y[i] = g->y[p];
+            noise[i] = noise_of(t, p);
             valid += y[i] > 0;
         }
-        weight += tm_pair_weight(y, chunks[c].n);
+        weight += tm_pair_weight(y, noise, chunks[c].n);
         programs += chunks[c].n;
     }
     free(y);
@@ -163,6 +174,15 @@ static int report(struct trainer *t, struct tp_err *e)
     return 0;
 }
 
+/* Move the running mean towards the weights: by more at first, or the random weights at the start would linger. */
+static void average(struct trainer *t)
+{
+    double n = (double)t->step, keep = fmin(t->o->average, (1 + n) / (10 + n));
+    float by = (float)(1 - keep);
+    for (size_t i = 0; i < t->p.n; i++)
+        t->mean_w[i] += by * (t->w[i] - t->mean_w[i]);
+}
+
 static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_t n_chunks, double *loss,
                        struct tp_err *e)
 {
@@ -176,6 +196,7 @@ static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_
         tm_adam_step(&t->adam, &t->p, t->w, t->grad, lr, t->o->weight_decay);
         tm_params_refresh(&t->p);
     }
+    average(t);
     return 0;
 }
 
@@ -211,7 +232,7 @@ static int validate(struct trainer *t, struct tp_err *e)
     t->at.valid_pairwise = m.pairwise;
     if (!(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
         t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
-        memcpy(t->best_w, t->w, t->p.n * sizeof *t->w);
+        memcpy(t->best_w, t->mean_w, t->p.n * sizeof *t->w);
     }
     t->valid_seconds = seconds() - began;
     return report(t, e);
@@ -246,8 +267,7 @@ static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, 
     struct tm_model fit = *m;
     int rc = 0;
     if (t->valid.n)
-        memcpy(t->w, t->best_w, t->p.n * sizeof *t->w);
-    tm_params_refresh(&t->p);
+        memcpy(t->mean_w, t->best_w, t->p.n * sizeof *t->w);
     if (!t->valid.n) {
         p = &own;
         rc = predictions_init(&own, t->ds, train, n_train);
@@ -257,7 +277,7 @@ static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, 
         goto out;
     }
     *m = fit;
-    memcpy(m->w, t->w, m->n * sizeof *m->w);
+    memcpy(m->w, t->mean_w, m->n * sizeof *m->w);
 out:
     predictions_free(&own);
     return rc;
@@ -266,7 +286,8 @@ out:
 static bool usable(const struct tm_train_opts *o)
 {
     return o->epochs >= 1 && o->max_seconds >= 0 && o->tasks_per_batch >= 1 && o->programs_per_task >= 2 &&
-           o->lr >= 0 && o->clip >= 0 && o->weight_decay >= 0 && o->latency_weight >= 0;
+           o->lr >= 0 && o->average >= 0 && o->average < 1 && o->clip >= 0 && o->weight_decay >= 0 &&
+           o->latency_weight >= 0;
 }
 
 int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
@@ -282,16 +303,18 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
 
     if ((rc = tm_groups_init(&t.groups, ds, train, n_train, (uint32_t)o->programs_per_task, e)))
         goto out;
-    if (!(t.w = tm_alloc(m->n, sizeof *t.w)) || !(t.best_w = tm_alloc(m->n, sizeof *t.best_w)) ||
-        !(t.grad = tm_alloc(m->n, sizeof *t.grad)) || !(t.shards = tm_shards_new(m->n, o->threads)) ||
-        predictions_init(&t.valid, ds, valid, n_valid) || tm_adam_init(&t.adam, m->n)) {
+    if (!(t.w = tm_alloc(m->n, sizeof *t.w)) || !(t.mean_w = tm_alloc(m->n, sizeof *t.mean_w)) ||
+        !(t.best_w = tm_alloc(m->n, sizeof *t.best_w)) || !(t.grad = tm_alloc(m->n, sizeof *t.grad)) ||
+        !(t.shards = tm_shards_new(m->n, o->threads)) || predictions_init(&t.valid, ds, valid, n_valid) ||
+        tm_adam_init(&t.adam, m->n)) {
         rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory before training");
         goto out;
     }
     memcpy(t.w, m->w, m->n * sizeof *t.w);
     t.w[m->shape[TM_T_HEAD2_B].offset + 1] = (float)t.groups.mean_ln_cost;
+    memcpy(t.mean_w, t.w, m->n * sizeof *t.w);
     memcpy(t.best_w, t.w, m->n * sizeof *t.w);
-    if ((rc = tm_params_init(&t.p, &m->h, t.w, e)))
+    if ((rc = tm_params_init(&t.p, &m->h, t.w, e)) || (rc = tm_params_init(&t.mean, &m->h, t.mean_w, e)))
         goto out;
 
     tm_rng_seed(&t.rng, o->seed);
@@ -306,11 +329,13 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
 out:
     predictions_free(&t.valid);
     tm_params_free(&t.p);
+    tm_params_free(&t.mean);
     tm_adam_free(&t.adam);
     tm_shards_free(t.shards);
     tm_groups_free(&t.groups);
     free(t.grad);
     free(t.best_w);
+    free(t.mean_w);
     free(t.w);
     return rc;
 }

@@ -20,10 +20,11 @@ struct tm_train_opts {
                            is shortened, not cut; only then do the weights depend on the clock. Checked per batch. */
     uint64_t seed;
     int threads;           /* >= 1 */
-    int tasks_per_batch;   /* 16 */
+    int tasks_per_batch;   /* 4 */
     int programs_per_task; /* 32 */
     enum tm_rank_loss rank;
-    double lr;             /* 7e-4, cosine to 0 over the epochs */
+    double lr;             /* 1.4e-3, cosine to 0 over the epochs */
+    double average;        /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
     double clip;           /* 1.0: norm of the data gradient */
     double weight_decay;   /* 1e-6; not on A_log, D, norms, biases */
     double latency_weight; /* 0.1 x Huber(ln latency) */
@@ -41,11 +42,12 @@ struct tm_progress {
 typedef int (*tm_progress_fn)(void *arg, const struct tm_progress *p);
 
 /* Train m in place on programs train[0..n_train) (indices into ds), validating on valid[0..n_valid) after each epoch.
- * With a validation set the epoch with the best pairwise accuracy is kept and the calibration (calib_a, calib_b,
- * latency_shift, tm_latency_fit()) is fit on it; else the last, fit on the training programs. The head's latency bias
- * starts at the mean ln cost. Labels: y = best cost of the task among `train` / cost; failures y = 0. Tasks with a
- * single program are left out. Works on a private copy: after an error m is as before. Errors: NOT_ENOUGH_DATA (no task
- * with two programs, one of them valid), CANCELLED, NO_MEMORY, FEATURES_MISMATCH, UNUSABLE (options, shape). */
+ * With a validation set the epoch whose mean weights have the best pairwise accuracy is kept and the calibration
+ * (calib_a, calib_b, latency_shift, tm_latency_fit()) is fit on it; else the last, fit on the training programs. The
+ * head's latency bias starts at the mean ln cost. Labels: y = best cost of the task among `train` / cost; failures y =
+ * 0. Tasks with a single program are left out. Works on a private copy: after an error m is as before. Errors:
+ * NOT_ENOUGH_DATA (no task with two programs, one of them valid), CANCELLED, NO_MEMORY, FEATURES_MISMATCH, UNUSABLE
+ * (options, shape). */
 int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
              const uint32_t *valid, size_t n_valid, const struct tm_train_opts *o, tm_progress_fn progress, void *arg,
              struct tp_err *e);

@@ -88,12 +88,27 @@ TM_INLINE tm_vec v_select(tm_ivec mask, tm_vec yes, tm_vec no)
 /* Sum of the lanes, always by halves: the order depends on the width only. */
 TM_INLINE tm_real v_sum(tm_vec v)
 {
+#if !defined(TM_DOUBLE) && defined(__SSE2__)
+#if defined(__AVX512F__)
+    const __m256 w = _mm512_castps512_ps256((__m512)v) + _mm512_extractf32x8_ps((__m512)v, 1);
+#elif defined(__AVX2__)
+    const __m256 w = (__m256)v;
+#endif
+#if defined(__AVX2__)
+    __m128 x = _mm256_castps256_ps128(w) + _mm256_extractf128_ps(w, 1);
+#else
+    __m128 x = (__m128)v;
+#endif
+    x = x + _mm_movehl_ps(x, x);
+    return _mm_cvtss_f32(x) + _mm_cvtss_f32(_mm_shuffle_ps(x, x, 1));
+#else
     tm_real x[TM_LANES] __attribute__((aligned(TM_VEC_BYTES)));
     v_store(x, v);
     for (int half = TM_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
             x[l] += x[l + half];
     return x[0];
+#endif
 }
 
 #ifdef TM_DOUBLE

@@ -140,6 +140,35 @@ struct st_reader {
     double costs[TP_MAX_COSTS]; /* of rec.result */
 };
 
+/* Make rec.task, rec.version and rec.steps those of a program as a variant of its task has it. */
+int st_load_program(struct st_reader *r, int64_t variant, struct tp_str steps, struct tp_err *e);
+int st_damaged(struct tp_err *e, const char *what);
+
+/* ---- store_candidates.c: what the ingest of records does to the pool. On the writer ---- */
+/* *has: there are candidates of this hardware, so that the next function has something to find. */
+int st_candidates_any(struct st_db *db, int64_t hw, bool *has, struct tp_err *e);
+/* What an op does to the numbers of candidates by state, for st_candidates_moved() at its end. */
+struct st_moves {
+    int64_t n[ST_CANDIDATE_STATES];
+};
+int st_candidates_moved(struct st_db *db, int64_t hw, const struct st_moves *m, struct tp_err *e);
+/* A measurement of the program came in (fresh), or one that was there already: closes its lease, moves it on. */
+struct st_measured {
+    int64_t hardware, program;
+    bool failure, fresh;
+};
+int st_candidate_measured(struct st_db *db, const struct st_measured *x, struct st_moves *m, struct tp_err *e);
+struct st_candidate_row {
+    int64_t hardware, program, variant, created /* unix milliseconds */;
+    int repeat;
+    bool measured; /* there are measurements of the program on this hardware */
+};
+/* *accepted: it was not there, or needs more measurements than it has. */
+int st_candidate_put(struct st_db *db, const struct st_candidate_row *c, struct st_moves *m, bool *accepted,
+                     struct tp_err *e);
+int st_candidates_limit(struct st_db *db, int64_t hw, int64_t limit, struct tp_err *e); /* TOO_MANY beyond it */
+
 int64_t st_now(void); /* unix seconds */
+int64_t st_now_ms(void);
 
 #endif

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ST_SCHEMA_VERSION = 2, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
+enum { ST_SCHEMA_VERSION = 3, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
 /* Open or create DIR/tcld.db (directory made with mode 0700, those above it as mkdir -p does), migrate forward.
@@ -87,6 +87,11 @@ void st_ingest_free(struct st_ingest *b);
 int st_ingest_add(struct st_ingest *b, const struct tp_record *r, struct tp_err *e);
 size_t st_ingest_size(const struct st_ingest *b);
 
+/* A batch of candidates: programs to be measured until each has `repeat` measurements (1 ...) on the hardware. Takes
+ * records with or without a result, which is ignored. Duplicates are programs that wait already or have as many; one
+ * that waits takes the higher `repeat`. TOO_MANY (as the code of the result) when more than `limit` would wait. */
+struct st_ingest *st_ingest_new_candidates(int repeat, int64_t limit);
+
 struct st_ingest_result {
     int code; /* 0, or -TP_E_x: nothing of the batch is stored */
     size_t accepted, duplicates;
@@ -120,9 +125,9 @@ struct st_task {
 typedef int (*st_task_fn)(void *arg, const struct st_task *t);
 int st_tasks(struct st_reader *r, int64_t hw, const char *after, int limit, st_task_fn fn, void *arg, struct tp_err *e);
 
-/* For training: one call per (program, hardware): its record (no result), minimum cost over all measurements (INFINITY:
- * only failures), hash. Ordered by task then program, so that a seeded sample is repeatable. Each task is read as it
- * stands when its turn comes. */
+/* For training: one call per (program, hardware): its record, whose result holds the costs of the fastest measurement
+ * and no more (none: only failures), minimum cost over all measurements (INFINITY: only failures), hash. Ordered by
+ * task then program, so that a seeded sample is repeatable. Each task is read as it stands when its turn comes. */
 typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec,
                              double min_cost, int64_t n_measurements);
 int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
@@ -130,6 +135,79 @@ int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg
 /* The same for one task. UNKNOWN_TASK when the hardware has none of it. */
 int st_training_task(struct st_reader *r, int64_t hw, const char *task_id, st_program_fn fn, void *arg,
                      struct tp_err *e);
+
+/* ---- candidates: programs that wait to be measured ---- */
+/* pooled -> selected (st_candidates_select) -> leased (st_lease_take) -> measured, or failed: its measurement was an
+ * error. A lease that ends without one gives back `selected`. A measurement counts whoever made it, whatever the state;
+ * while the program has fewer than `repeat` of them it goes back to `selected`, or stays where it was. */
+enum st_candidate_state { ST_POOLED, ST_SELECTED, ST_LEASED, ST_MEASURED, ST_FAILED, ST_CANDIDATE_STATES };
+const char *st_candidate_state_name(enum st_candidate_state s); /* "pooled" ... */
+
+struct st_candidate {
+    int64_t id;
+    enum st_candidate_state state;
+    char task_id[TP_TASK_ID_LEN + 1];
+    int64_t repeat, measurements; /* wanted; there are, on this hardware */
+    double score, r, d, u;        /* NaN: never selected */
+    int64_t turn;                 /* place among the waiting ones of its task when it was selected */
+    int64_t selection;            /* the job that chose it, 0 none */
+    char agent[ST_ID_MAX + 1];    /* who has it on lease, "" nobody */
+    int64_t expires, created;     /* unix milliseconds; expires 0: no lease */
+    uint8_t hash[16];             /* of the program */
+};
+int st_candidate_counts(struct st_reader *r, int64_t hw, int64_t n[ST_CANDIDATE_STATES], struct tp_err *e);
+typedef int (*st_candidate_fn)(void *arg, const struct st_candidate *c);
+/* By id, those above `after` (0 = start). state -1 = any. */
+int st_candidate_list(struct st_reader *r, int64_t hw, int state, int64_t after, int limit, st_candidate_fn fn,
+                      void *arg, struct tp_err *e);
+/* The same with the program as a record without a result. */
+typedef int (*st_candidate_record_fn)(void *arg, const struct st_candidate *c, const struct tp_record *rec);
+int st_candidate_records(struct st_reader *r, int64_t hw, int state, int64_t after, int limit,
+                         st_candidate_record_fn fn, void *arg, struct tp_err *e);
+
+struct st_pick {
+    int64_t candidate;
+    double score, r, d, u;
+    int64_t turn; /* leases take turn 0 of every task first, then turn 1, ...; within a turn the highest score */
+    bool waiting; /* it is selected already: only its turn changes */
+    bool taken;   /* set by the call: it was pooled and is selected now */
+};
+/* Those of p[0..n) (of one hardware) that are still pooled become selected by the job `selection`; `taken` tells which.
+ * In steps of a few hundred rows, so that others are not kept waiting; an error leaves those of the steps before it
+ * selected. */
+int st_candidates_select(struct st_store *s, int64_t hw, int64_t selection, struct st_pick *p, size_t n,
+                         struct tp_err *e);
+
+enum { ST_TOKEN_LEN = 32 };
+struct st_lease {
+    int64_t id;
+    char token[ST_TOKEN_LEN + 1]; /* "" none was given */
+    int64_t open;                 /* candidates that it holds */
+    int64_t expires;              /* unix milliseconds */
+    int64_t expired;              /* st_lease_take: candidates of other leases that were over, given back first */
+};
+struct st_lease_ask {
+    const char *hardware, *agent;
+    int64_t max;      /* candidates, >= 1 */
+    int64_t ttl, now; /* milliseconds; unix milliseconds */
+};
+/* Up to `max` selected candidates. While several agents hold leases of the hardware, nobody gets more than their equal
+ * share of what is selected and leased, nor less than one. UNKNOWN_HARDWARE, BAD_IDENTIFIER. */
+int st_lease_take(struct st_store *s, const struct st_lease_ask *ask, struct st_lease *out, struct tp_err *e);
+/* ttl 0: the one it has. UNKNOWN_LEASE when it expired, was returned, or its last candidate was measured. */
+int st_lease_renew(struct st_store *s, const char *token, int64_t ttl, int64_t now, struct st_lease *out,
+                   struct tp_err *e);
+/* *returned = candidates that wait again. UNKNOWN_LEASE. */
+int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t *returned, struct tp_err *e);
+/* At start: no agent could renew or post while the store was closed, so each lease lasts until now + grace milliseconds
+ * (or its own time to live, when that is shorter) at least. */
+int st_lease_grace(struct st_store *s, int64_t now, int64_t grace, struct tp_err *e);
+/* What a lease holds, highest score first. Those measured since it was taken are left out. */
+int st_lease_records(struct st_reader *r, int64_t lease, st_candidate_record_fn fn, void *arg, struct tp_err *e);
+/* Leases that are over at `now` give back their candidates; st_lease_take() does so by itself. Does not wait: done(arg,
+ * how many candidates) is called on the writer thread, also after a failure (0). DRAINING: it is not called. */
+int st_lease_sweep(struct st_store *s, int64_t now, void (*done)(void *arg, int64_t returned), void *arg,
+                   struct tp_err *e);
 
 /* ---- models ---- */
 struct st_model {
@@ -199,7 +277,7 @@ int st_evaluation_list(struct st_reader *r, int64_t hw, int64_t model, int64_t b
 /* ---- jobs ---- */
 struct st_job {
     int64_t id;
-    char kind[16]; /* "retrain", "evaluate" */
+    char kind[16]; /* "retrain", "evaluate", "selection" */
     char hardware[ST_ID_MAX + 1];
     char state[16];                     /* job states: daemon/jobstates.def */
     char *params, *result;              /* owned JSON texts */

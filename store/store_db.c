@@ -27,6 +27,13 @@ int64_t st_now(void)
     return (int64_t)time(NULL);
 }
 
+int64_t st_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* A file-size limit or quota reads as a full disk to whoever waits for the write. */
 static bool out_of_space(int err)
 {

@@ -108,10 +108,12 @@ int st_hardware_put(struct st_store *s, const struct st_hardware *h, bool *creat
 
 /* ---- delete ---- */
 
+enum { PURGE_ROWS = 5000 /* candidates in one step */ };
+
 struct purge {
     const char *name;
     bool all;  /* delete measurements too */
-    bool more; /* there may be another task to purge */
+    bool more; /* there may be another task, or candidates, to purge */
 };
 
 static int run1(struct st_db *db, enum st_sql id, int64_t v, struct tp_err *e)
@@ -156,6 +158,26 @@ static int purge_task(struct st_db *db, int64_t hw, struct tp_err *e)
     return rc < 0 ? rc : 1;
 }
 
+static int purge_candidates(struct st_db *db, int64_t hw, bool *more, struct tp_err *e)
+{
+    int64_t left = PURGE_ROWS;
+    int rc = 0;
+    for (int i = 0; i < ST_CANDIDATE_STATES && left > 0 && rc == 0; i++) {
+        struct st_moves m = {0};
+        struct st_q q = st_q_begin(db, ST_SQL_W_PURGE_CANDIDATES);
+        st_q_int(&q, hw);
+        st_q_text(&q, st_candidate_state_name((enum st_candidate_state)i));
+        st_q_int(&q, left);
+        rc = st_q_run(&q, e);
+        m.n[i] = rc == 0 ? -sqlite3_changes64(db->h) : 0;
+        left += m.n[i];
+        if (rc == 0)
+            rc = st_candidates_moved(db, hw, &m, e);
+    }
+    *more = left == 0;
+    return rc;
+}
+
 static int purge_step(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct purge *p = arg;
@@ -166,7 +188,7 @@ static int purge_step(struct st_db *db, void *arg, struct tp_err *e)
         return rc < 0 ? rc : unknown(e, p->name);
     rc = purge_task(db, id, e);
     p->more = rc > 0;
-    return rc < 0 ? rc : 0;
+    return rc != 0 ? rc < 0 ? rc : 0 : purge_candidates(db, id, &p->more, e);
 }
 
 static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
@@ -186,7 +208,10 @@ static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
     }
     while ((rc = purge_task(db, id, e)) > 0) /* came in between the steps */
         ;
-    if (rc < 0 || (rc = run1(db, ST_SQL_W_PURGE_CANDIDATES, id, e)) < 0 ||
+    do
+        rc = rc < 0 ? rc : purge_candidates(db, id, &p->more, e);
+    while (rc == 0 && p->more);
+    if (rc < 0 || (rc = run1(db, ST_SQL_W_PURGE_COUNTS, id, e)) < 0 ||
         (rc = run1(db, ST_SQL_W_PURGE_LEASES, id, e)) < 0)
         return rc;
     /* the hardware's own rows, and those of its models */

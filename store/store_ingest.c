@@ -1,5 +1,5 @@
-/* Measurements on their way in: a batch is hashed and packed by the thread that parsed it, so that the writer only runs
- * prepared statements.
+/* Measurements and candidates on their way in: a batch is hashed and packed by the thread that parsed it, so that the
+ * writer only runs prepared statements.
  *
  * A batch holds rows that point into one arena of bytes, and the task variants that its rows need. A variant may stand
  * there twice when many tasks alternate (the table that finds it again is direct-mapped); that costs room, not truth,
@@ -50,7 +50,11 @@ struct st_ingest {
     char agent[ST_ID_MAX + 1];
     char hardware[ST_ID_MAX + 1];
     bool has_agent;
-    int64_t received;
+    int repeat;            /* > 0: a batch of candidates */
+    int64_t limit;         /* of candidates that wait */
+    bool pool;             /* the writer's: the hardware has candidates that measurements may close */
+    struct st_moves moves; /* the same: what became of candidates */
+    int64_t received;      /* unix seconds, milliseconds for candidates */
     struct row *rows;
     size_t n_rows, cap_rows;
     struct variant *variants;
@@ -72,6 +76,16 @@ struct st_ingest *st_ingest_new(const char *agent)
     if (b && agent) {
         b->has_agent = true;
         snprintf(b->agent, sizeof b->agent, "%s", agent);
+    }
+    return b;
+}
+
+struct st_ingest *st_ingest_new_candidates(int repeat, int64_t limit)
+{
+    struct st_ingest *b = st_ingest_new(NULL);
+    if (b) {
+        b->repeat = repeat > 1 ? repeat : 1;
+        b->limit = limit;
     }
     return b;
 }
@@ -128,7 +142,7 @@ static void sha256(const struct tp_buf *b, size_t n, uint8_t *out)
 
 static int no_memory(struct tp_err *e)
 {
-    return tp_fail(e, TP_E_NO_MEMORY, "no memory for a batch of measurements");
+    return tp_fail(e, TP_E_NO_MEMORY, "no memory for a batch of records");
 }
 
 /* Most records follow one of the same task: a comparison is cheaper than a hash. */
@@ -217,20 +231,21 @@ int st_ingest_add(struct st_ingest *b, const struct tp_record *r, struct tp_err 
 {
     enum tp_label label = tp_record_label(r);
     struct row row = {.error_no = r->result.error_no};
-    if (label == TP_LABEL_NONE)
+    if (label == TP_LABEL_NONE && !b->repeat)
         return tp_fail(e, TP_E_NOT_MEASURED, "the record holds no measured cost and no error");
     if (b->n_rows >= UINT32_MAX || !grow((void **)&b->rows, b->n_rows, &b->cap_rows, sizeof row))
         return no_memory(e);
     /* an error leaves bytes in the arena that no row points to; they go with the batch */
     int rc = find_variant(b, r, &row.variant, e);
-    if (rc == 0)
+    if (rc == 0 && !b->repeat)
         rc = result_digest(b, &r->result, &row.digest, e);
     if (rc < 0)
         return rc;
     row.steps.at = b->arena.n;
     tp_steps_pack(r->steps, r->n_steps, &b->arena);
     row.steps.n = b->arena.n - row.steps.at;
-    row.costs = keep_costs(&b->arena, &r->result);
+    if (!b->repeat)
+        row.costs = keep_costs(&b->arena, &r->result);
     if (b->arena.oom)
         return no_memory(e);
     tp_program_hash(b->variants[row.variant].task_id, b->arena.p + row.steps.at, row.steps.n, row.hash);
@@ -324,6 +339,21 @@ static int program_row(struct st_db *db, const struct st_ingest *b, const struct
     return rc < 0 ? rc : 0;
 }
 
+static int candidate_row(struct st_db *db, struct st_ingest *b, const struct row *r, int64_t hw, struct tp_err *e)
+{
+    const struct variant *v = &b->variants[r->variant];
+    struct st_candidate_row c = {.hardware = hw, .variant = v->id, .created = b->received, .repeat = b->repeat};
+    bool accepted;
+    int rc = program_row(db, b, r, v->task, hw, &c.program, &c.measured, e);
+    if (rc == 0)
+        rc = st_candidate_put(db, &c, &b->moves, &accepted, e);
+    if (rc < 0)
+        return rc;
+    b->result.accepted += accepted;
+    b->result.duplicates += !accepted;
+    return 0;
+}
+
 static int measurement_row(struct st_db *db, struct st_ingest *b, const struct row *r, int64_t hw, struct tp_err *e)
 {
     struct variant *v = &b->variants[r->variant];
@@ -347,20 +377,21 @@ static int measurement_row(struct st_db *db, struct st_ingest *b, const struct r
     st_q_int(&q, b->received);
     if ((rc = st_q_run(&q, e)) < 0)
         return rc;
-    if (!sqlite3_changes64(db->h)) {
+    bool fresh = sqlite3_changes64(db->h) > 0, failure = isnan(r->min_cost);
+    if (!fresh) {
         b->result.duplicates++;
-        return 0;
+    } else {
+        b->result.accepted++;
+        v->measurements++;
+        v->programs += !measured;
+        v->failures += failure;
+        if (!failure && (!v->best || r->min_cost < v->best_cost)) {
+            v->best = sqlite3_last_insert_rowid(db->h);
+            v->best_cost = r->min_cost;
+        }
     }
-    b->result.accepted++;
-    v->measurements++;
-    v->programs += !measured;
-    if (isnan(r->min_cost)) {
-        v->failures++;
-    } else if (!v->best || r->min_cost < v->best_cost) {
-        v->best = sqlite3_last_insert_rowid(db->h);
-        v->best_cost = r->min_cost;
-    }
-    return 0;
+    struct st_measured x = {hw, program, failure, fresh};
+    return b->pool ? st_candidate_measured(db, &x, &b->moves, e) : 0;
 }
 
 static int add_sums(struct st_db *db, const struct variant *v, int64_t hw, struct tp_err *e)
@@ -384,6 +415,7 @@ static int run(struct st_store *s, struct st_op *op, struct tp_err *e)
     struct st_ingest *b = (struct st_ingest *)op;
     int64_t hw;
     b->result = (struct st_ingest_result){0};
+    b->moves = (struct st_moves){0};
     struct st_q q = st_q_begin(&s->db, ST_SQL_W_HW_ID);
     st_q_text(&q, b->hardware);
     int rc = st_q_first(&q, &hw, e);
@@ -395,9 +427,15 @@ static int run(struct st_store *s, struct st_op *op, struct tp_err *e)
         if ((rc = variant_row(s, b, v, e)) < 0)
             return rc;
     }
+    if (!b->repeat && (rc = st_candidates_any(&s->db, hw, &b->pool, e)) < 0)
+        return rc;
     for (size_t i = 0; i < b->n_rows; i++)
-        if ((rc = measurement_row(&s->db, b, &b->rows[i], hw, e)) < 0)
+        if ((rc = (b->repeat ? candidate_row : measurement_row)(&s->db, b, &b->rows[i], hw, e)) < 0)
             return rc;
+    if ((rc = st_candidates_moved(&s->db, hw, &b->moves, e)) < 0)
+        return rc;
+    if (b->repeat)
+        return b->result.accepted ? st_candidates_limit(&s->db, hw, b->limit, e) : 0;
     for (size_t i = 0; i < b->n_variants; i++)
         if ((rc = add_sums(&s->db, &b->variants[i], hw, e)) < 0)
             return rc;
@@ -422,7 +460,7 @@ int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest 
     memcpy(b->hardware, hardware, strlen(hardware) + 1); /* st_id_valid() bounds it */
     b->done = done;
     b->arg = arg;
-    b->received = st_now();
+    b->received = b->repeat ? st_now_ms() : st_now();
     b->op.rows = b->n_rows ? b->n_rows : 1;
     b->op.bytes = sizeof *b + b->cap_rows * sizeof *b->rows + b->cap_variants * sizeof *b->variants + b->arena.cap;
     b->op.run = run;

@@ -5,7 +5,6 @@
 #include "store/db.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 void st_job_clear(struct st_job *j)
 {
@@ -77,10 +76,8 @@ int st_job_update(struct st_store *s, const struct st_job *j, struct tp_err *e)
 
 static int interrupt(struct st_db *db, void *arg, struct tp_err *e)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     struct st_q q = st_q_begin(db, ST_SQL_W_JOB_INTERRUPT);
-    st_q_int(&q, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    st_q_int(&q, st_now_ms());
     int rc = st_q_run(&q, e);
     *(int *)arg = (int)sqlite3_changes64(db->h);
     return rc;

@@ -153,9 +153,53 @@ static const char schema_2[] =
     " PRIMARY KEY (model, hardware, task_id)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX task_offset_hardware ON task_offset (hardware);";
 
+/* The pool of candidates. No version before this one wrote to the first two tables. */
+static const char schema_3[] =
+    "DROP TABLE candidate;"
+    "DROP TABLE lease;"
+
+    "CREATE TABLE lease ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " token TEXT NOT NULL UNIQUE,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " agent TEXT NOT NULL,"
+    " open INTEGER NOT NULL,"    /* candidates that it holds; the row goes with the last of them */
+    " ttl INTEGER NOT NULL,"     /* milliseconds */
+    " created INTEGER NOT NULL," /* unix milliseconds, as is the next */
+    " expires INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX lease_agent ON lease (hardware, agent);"
+    "CREATE INDEX lease_expires ON lease (expires);"
+
+    "CREATE TABLE candidate ("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " program INTEGER NOT NULL REFERENCES program (id),"
+    " variant INTEGER NOT NULL REFERENCES task_variant (id),"
+    " state TEXT NOT NULL CHECK (state IN ('pooled', 'selected', 'leased', 'measured', 'failed')),"
+    " repeat INTEGER NOT NULL," /* measurements that the program shall have on the hardware */
+    " selection INTEGER,"       /* the job that chose it last; not a foreign key: jobs may go first */
+    " turn INTEGER,"            /* its place among the waiting ones of its task, 0 the highest score */
+    " score REAL, r REAL, d REAL, u REAL,"
+    " lease INTEGER,"            /* lease.id */
+    " created INTEGER NOT NULL," /* unix milliseconds */
+    " UNIQUE (hardware, program)) STRICT;"
+    "CREATE INDEX candidate_hardware ON candidate (hardware);"
+    "CREATE INDEX candidate_state ON candidate (hardware, state);"
+    "CREATE INDEX candidate_queue ON candidate (hardware, turn, score DESC) WHERE state = 'selected';"
+    "CREATE INDEX candidate_lease ON candidate (lease, score DESC) WHERE lease IS NOT NULL;"
+
+    /* sums over candidate, kept by the writer in the same transaction. No triggers and no foreign key above: either
+     * makes SQLite keep a journal per statement, which within a savepoint costs more with every row */
+    "CREATE TABLE candidate_count ("
+    " hardware INTEGER NOT NULL,"
+    " state TEXT NOT NULL,"
+    " n INTEGER NOT NULL,"
+    " PRIMARY KEY (hardware, state)) STRICT, WITHOUT ROWID;";
+
 const struct st_migration st_migrations[] = {
     {1, schema_1},
     {2, schema_2},
+    {3, schema_3},
 };
 const int st_migrations_n = sizeof st_migrations / sizeof *st_migrations;
 _Static_assert(sizeof st_migrations / sizeof *st_migrations == ST_SCHEMA_VERSION, "one step per schema version");

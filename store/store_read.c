@@ -13,7 +13,7 @@
 
 /* ---- one record ---- */
 
-static int damaged(struct tp_err *e, const char *what)
+int st_damaged(struct tp_err *e, const char *what)
 {
     return tp_fail(e, TP_E_IO, "the database is damaged: a stored %s cannot be read", what);
 }
@@ -28,13 +28,13 @@ static int load_variant(struct st_reader *r, int64_t id, struct tp_err *e)
     st_q_int(&q, id);
     int rc = st_q_step(&q, e);
     if (rc <= 0) {
-        rc = rc < 0 ? rc : damaged(e, "task");
+        rc = rc < 0 ? rc : st_damaged(e, "task");
         goto out;
     }
     struct tp_str array = st_col_str(&q, 0), v = st_col_str(&q, 1);
     rc = tp_task_parse(&r->rec, array.s, array.n, e);
     if (rc < 0) {
-        rc = rc == -TP_E_NO_MEMORY ? rc : damaged(e, "task");
+        rc = rc == -TP_E_NO_MEMORY ? rc : st_damaged(e, "task");
         goto out;
     }
     r->version.n = 0;
@@ -51,24 +51,20 @@ out:
     return rc;
 }
 
-static int load_program(struct st_reader *r, int64_t variant, struct tp_str steps, struct tp_err *e)
+int st_load_program(struct st_reader *r, int64_t variant, struct tp_str steps, struct tp_err *e)
 {
     int rc = load_variant(r, variant, e);
     if (rc < 0)
         return rc;
     rc = tp_steps_unpack(&r->rec, steps.s, steps.n, e);
-    return rc < 0 && rc != -TP_E_NO_MEMORY ? damaged(e, "program") : rc;
+    return rc < 0 && rc != -TP_E_NO_MEMORY ? st_damaged(e, "program") : rc;
 }
 
-/* Columns: m.id, t.task_id, m.variant, p.steps, m.costs, m.error_no, m.all_cost, m.timestamp */
-static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err *e)
+/* The blob's costs as rec.result's; the rest of the result is zero. */
+static int load_costs(struct st_reader *r, struct tp_str costs, struct tp_err *e)
 {
-    int rc = load_program(r, st_col_int(q, 2), st_col_str(q, 3), e);
-    if (rc < 0)
-        return rc;
-    struct tp_str costs = st_col_str(q, 4);
     if (costs.n % sizeof(double) || costs.n > sizeof r->costs)
-        return damaged(e, "result");
+        return st_damaged(e, "result");
     uint32_t n = costs.n / (uint32_t)sizeof(double);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bits;
@@ -77,11 +73,19 @@ static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err 
         memcpy(&r->costs[i], &bits, sizeof bits);
     }
     r->rec.has_result = true;
-    r->rec.result = (struct tp_result){.n_costs = n,
-                                       .costs = r->costs,
-                                       .error_no = (int32_t)st_col_int(q, 5),
-                                       .all_cost = st_col_real(q, 6),
-                                       .timestamp = st_col_real(q, 7)};
+    r->rec.result = (struct tp_result){.n_costs = n, .costs = r->costs};
+    return 0;
+}
+
+/* Columns: m.id, t.task_id, m.variant, p.steps, m.costs, m.error_no, m.all_cost, m.timestamp */
+static int load_record(struct st_reader *r, const struct st_q *q, struct tp_err *e)
+{
+    int rc = st_load_program(r, st_col_int(q, 2), st_col_str(q, 3), e);
+    if (rc < 0 || (rc = load_costs(r, st_col_str(q, 4), e)) < 0)
+        return rc;
+    r->rec.result.error_no = (int32_t)st_col_int(q, 5);
+    r->rec.result.all_cost = st_col_real(q, 6);
+    r->rec.result.timestamp = st_col_real(q, 7);
     return 0;
 }
 
@@ -208,15 +212,16 @@ static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const
         uint8_t hash[16];
         struct tp_str h = st_col_str(&q, 0);
         if (h.n != sizeof hash) {
-            rc = damaged(e, "program");
+            rc = st_damaged(e, "program");
             break;
         }
         memcpy(hash, h.s, sizeof hash);
-        if ((rc = load_program(r, st_col_int(&q, 2), st_col_str(&q, 1), e)) < 0)
+        if ((rc = st_load_program(r, st_col_int(&q, 2), st_col_str(&q, 1), e)) < 0)
             break;
         double cost = st_col_real(&q, 3);
-        r->rec.has_result = false;
-        r->rec.result = (struct tp_result){0};
+        if ((rc = load_costs(r, isnan(cost) ? (struct tp_str){0} : st_col_str(&q, 5), e)) < 0)
+            break;
+        r->rec.has_result = !isnan(cost);
         if ((rc = fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(&q, 4))))
             break;
     }

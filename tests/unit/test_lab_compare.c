@@ -229,6 +229,7 @@ int main(void)
     Suite *s = suite_create("lab/compare");
     TCase *c = tcase_create("all");
     tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 300); /* PyTorch takes its time to start on a busy machine */
     tcase_add_test(c, costs_go_out_without_those_of_the_test);
     tcase_add_test(c, a_digest_tells_splits_apart);
     tcase_add_test(c, fnv_1a_is_the_published_one);

@@ -112,6 +112,20 @@ START_TEST(a_program_measured_again_keeps_its_minimum)
 }
 END_TEST
 
+START_TEST(noise_comes_from_the_faster_half_of_the_repeats)
+{
+    double many[100];
+    const double five[] = {1.3, 1.0, 1.2, 1.1, 1.05}, three[] = {2, 1, 3};
+    for (int i = 0; i < 100; i++)
+        many[i] = 1e-3 * (1 + (i * 37 % 101) / 100.0);
+    ck_assert_double_eq_tol(tm_noise(five, 5), 0.03550319884055798, 1e-12);
+    ck_assert_double_eq_tol(tm_noise(three, 3), 0.09574378028313524, 1e-12);
+    ck_assert_double_eq_tol(tm_noise(many, 100), 0.05975875575715011, 1e-12); /* of the 32 lowest */
+    ck_assert_double_eq(tm_noise(three, 2), 0);
+    ck_assert_double_eq(tm_noise(three, 0), 0);
+}
+END_TEST
+
 START_TEST(the_same_key_in_another_task_is_another_program)
 {
     static struct program p;
@@ -188,7 +202,8 @@ START_TEST(a_masked_copy_lacks_rows_and_columns_and_nothing_else)
         matmul(&p, "llvm", 2 << i, 8, "auto_unroll_max_step$16");
         ck_assert_int_eq(tm_dataset_add(d, &p.r, "a", key_of(i), 0.5 + i, NULL, NULL), 1);
     }
-    const struct tm_mask nothing = {0}, rows = {.hardware_row = true, .task_row = true, .summary = true},
+    tm_dataset_set_noise(d, 1, 0.25);
+    const struct tm_mask nothing = {0}, rows = {.noise = true, .hardware_row = true, .task_row = true, .summary = true},
                          unroll = {.columns.columns = TCLFEAT_BIT(STEP_UNROLL)};
     struct tm_dataset *same = tm_dataset_masked(d, &nothing), *less = tm_dataset_masked(d, &rows),
                       *mask = tm_dataset_masked(d, &unroll);
@@ -197,6 +212,8 @@ START_TEST(a_masked_copy_lacks_rows_and_columns_and_nothing_else)
     ck_assert_mem_eq(same->summary, d->summary, d->n * (size_t)d->summary_cols * sizeof *d->summary);
     ck_assert_mem_eq(same->ids, d->ids, d->start[d->n] * sizeof *d->ids);
     ck_assert_mem_eq(same->cost, d->cost, d->n * sizeof *d->cost);
+    ck_assert_mem_eq(same->noise, d->noise, d->n * sizeof *d->noise);
+    ck_assert_double_eq(less->noise[1], 0);
     ck_assert_str_eq(tm_dataset_task_id(same, 0), "a");
     ck_assert_int_eq(less->summary_cols, 0);
     for (uint32_t i = 0; i < d->n; i++) {
@@ -231,6 +248,7 @@ int main(void)
     tcase_add_test(c, a_program_is_its_rows_in_every_feature_set);
     tcase_add_test(c, equal_rows_are_stored_once);
     tcase_add_test(c, a_program_measured_again_keeps_its_minimum);
+    tcase_add_test(c, noise_comes_from_the_faster_half_of_the_repeats);
     tcase_add_test(c, the_same_key_in_another_task_is_another_program);
     tcase_add_test(c, a_refused_program_leaves_no_trace);
     tcase_add_test(c, thousands_of_programs_stay_what_they_were);

@@ -168,11 +168,11 @@ START_TEST(losses_have_the_gradients_they_return)
         const double eps = 1e-5, keep = s[i];
         double up, down;
         memset(gs, 0, sizeof gs);
-        tm_loss_pairwise(s, y, N, 0.7, gs);
+        tm_loss_pairwise(s, y, NULL, N, 0.7, gs);
         s[i] = keep + eps;
-        up = tm_loss_pairwise(s, y, N, 0.7, other);
+        up = tm_loss_pairwise(s, y, NULL, N, 0.7, other);
         s[i] = keep - eps;
-        down = tm_loss_pairwise(s, y, N, 0.7, other);
+        down = tm_loss_pairwise(s, y, NULL, N, 0.7, other);
         s[i] = keep;
         ck_assert_double_eq_tol(gs[i], (up - down) / (2 * eps), 1e-8);
 

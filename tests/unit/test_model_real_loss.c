@@ -42,7 +42,7 @@ static void compare(const char *name, double loss, const float *gs)
 START_TEST(pairwise_equals_pytorch)
 {
     struct input in = make();
-    double loss = tm_loss_pairwise(in.s, in.y, N, 1, in.gs);
+    double loss = tm_loss_pairwise(in.s, in.y, NULL, N, 1, in.gs);
     compare("pairwise", loss, in.gs);
 }
 END_TEST
@@ -67,9 +67,9 @@ END_TEST
 START_TEST(scale_multiplies_and_gradients_add)
 {
     struct input a = make(), b = make();
-    double one = tm_loss_pairwise(a.s, a.y, N, 1, a.gs), half = tm_loss_pairwise(b.s, b.y, N, 0.5, b.gs);
+    double one = tm_loss_pairwise(a.s, a.y, NULL, N, 1, a.gs), half = tm_loss_pairwise(b.s, b.y, NULL, N, 0.5, b.gs);
     ck_assert_double_eq_tol(half, 0.5 * one, 1e-12);
-    tm_loss_pairwise(b.s, b.y, N, 0.5, b.gs);
+    tm_loss_pairwise(b.s, b.y, NULL, N, 0.5, b.gs);
     for (int i = 0; i < N; i++)
         ck_assert_float_eq_tol(a.gs[i], b.gs[i], 1e-6f);
 }
@@ -78,8 +78,21 @@ END_TEST
 START_TEST(pair_weight_counts_every_pair_once)
 {
     const double y[] = {0, 0.5, 1, 1};
-    ck_assert_double_eq_tol(tm_pair_weight(y, 4), 0.5 + 1 + 1 + 0.5 + 0.5, 1e-15);
-    ck_assert_double_eq(tm_pair_weight(y, 1), 0);
+    ck_assert_double_eq_tol(tm_pair_weight(y, NULL, 4), 0.5 + 1 + 1 + 0.5 + 0.5, 1e-15);
+    ck_assert_double_eq(tm_pair_weight(y, NULL, 1), 0);
+}
+END_TEST
+
+/* numbers of the formula in grad.h, computed apart from this code */
+START_TEST(pairs_within_noise_count_less)
+{
+    const double y[] = {1, 0.98, 0.5, 0}, noise[] = {0.03, 0.02, 0, 0};
+    const float s[] = {0.2f, 0.4f, -1, 0.1f}, want[] = {-0.5954291547f, -0.5073273331f, -0.1644407111f, 1.2671971988f};
+    float gs[4] = {0};
+    ck_assert_double_eq_tol(tm_pair_weight(y, noise, 4), 3.468494807415998, 1e-12);
+    ck_assert_double_eq_tol(tm_loss_pairwise(s, y, noise, 4, 1, gs), 2.125554088626934, 1e-6);
+    for (int i = 0; i < 4; i++)
+        ck_assert_float_eq_tol(gs[i], want[i], 1e-6f);
 }
 END_TEST
 
@@ -98,14 +111,14 @@ START_TEST(large_differences_stay_finite)
 {
     float s[] = {-1e4f, 1e4f}, gs[2] = {0};
     const double y[] = {1, 0};
-    double loss = tm_loss_pairwise(s, y, 2, 1, gs);
+    double loss = tm_loss_pairwise(s, y, NULL, 2, 1, gs);
     ck_assert_double_eq_tol(loss, 2e4, 1e-6);
     ck_assert_float_eq(gs[0], -1);
     ck_assert_float_eq(gs[1], 1);
     s[0] = 1e4f;
     s[1] = -1e4f;
     gs[0] = gs[1] = 0;
-    ck_assert_double_eq(tm_loss_pairwise(s, y, 2, 1, gs), 0);
+    ck_assert_double_eq(tm_loss_pairwise(s, y, NULL, 2, 1, gs), 0);
     ck_assert_int_eq(tm_loss_lambda(s, y, 2, 1, gs, &loss), 0);
     ck_assert(isfinite(loss));
 }
@@ -116,7 +129,7 @@ START_TEST(a_task_of_failures_only_has_no_loss)
     struct input in = make();
     double loss = 1;
     memset(in.y, 0, sizeof in.y);
-    ck_assert_double_eq(tm_loss_pairwise(in.s, in.y, N, 1, in.gs), 0);
+    ck_assert_double_eq(tm_loss_pairwise(in.s, in.y, NULL, N, 1, in.gs), 0);
     ck_assert_int_eq(tm_loss_lambda(in.s, in.y, N, 1, in.gs, &loss), 0);
     ck_assert_double_eq(loss, 0);
 }
@@ -132,6 +145,7 @@ int main(void)
     tcase_add_test(c, huber_equals_pytorch);
     tcase_add_test(c, scale_multiplies_and_gradients_add);
     tcase_add_test(c, pair_weight_counts_every_pair_once);
+    tcase_add_test(c, pairs_within_noise_count_less);
     tcase_add_test(c, failures_have_no_latency);
     tcase_add_test(c, large_differences_stay_finite);
     tcase_add_test(c, a_task_of_failures_only_has_no_loss);

@@ -194,13 +194,14 @@ static int fill(struct st_db *db, void *arg, struct tp_err *e)
     (void)arg;
     return st_db_exec(
         db,
-        "INSERT INTO lease (token, hardware, agent, created, expires) SELECT 'l' || id, id, 'a', 1, 2 FROM "
-        "hardware;"
+        "INSERT INTO lease (token, hardware, agent, open, ttl, created, expires) SELECT 'l' || id, id, 'a', 4, 1, 1, 2 "
+        "FROM hardware;"
         "INSERT INTO candidate (hardware, program, variant, state, repeat, lease, created) "
         "SELECT m.hardware, m.program, m.variant, 'leased', 1, l.id, 1 FROM measurement m JOIN lease l ON "
         "l.hardware = m.hardware WHERE 1 ON CONFLICT DO NOTHING;"
         "INSERT INTO evaluation (hardware, model, job, created, result) SELECT h.id, m.id, 0, 1, '{}' FROM "
         "hardware h, model m;"
+        "INSERT INTO candidate_count SELECT hardware, state, count(*) FROM candidate GROUP BY hardware, state;"
         "INSERT INTO task_offset (model, hardware, task_id, ln_offset, programs, measurements) "
         "SELECT m.id, h.id, 't', 0.5, 9, 9 FROM hardware h, model m",
         e);
@@ -245,6 +246,7 @@ START_TEST(a_purge_takes_everything_of_one_hardware_and_nothing_of_another)
     ck_assert_int_eq(sf_query("SELECT count(*) FROM hardware_task"), 3);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM candidate"), 4);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM lease"), 1);
+    ck_assert_int_eq(sf_query("SELECT sum(n) FROM candidate_count"), 4);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM model"), 2);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM evaluation"), 2);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM task_offset"), 2);

@@ -104,6 +104,28 @@ START_TEST(models_of_the_first_schema_get_room_for_offsets)
 }
 END_TEST
 
+START_TEST(the_second_schema_gets_a_pool_and_keeps_its_measurements)
+{
+    static const char filled[] = "INSERT INTO family VALUES (1, 'cpu', NULL, 1);"
+                                 "INSERT INTO hardware VALUES (3, 'x', 1, 'cpu', 'llvm', '{}', NULL, 1);"
+                                 "INSERT INTO task VALUES (1, 't', 'i', 'w', 'llvm');"
+                                 "INSERT INTO task_variant VALUES (1, x'01', 1, '[]', NULL);"
+                                 "INSERT INTO program VALUES (1, 1, x'02', x'03'), (2, 1, x'04', x'05');"
+                                 "INSERT INTO measurement VALUES (8, 3, 1, 1, 1, 5, 1e-3, 0, 1.0, 1.0, x'', NULL, 1)";
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, st_migrations, 2, &e), 0);
+    ck_assert_int_eq(st_db_exec(&db, filled, &e), 0);
+    ck_assert_msg(st_migrate(&db, st_migrations, st_migrations_n, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(ask("SELECT id FROM measurement"), 8);
+    ck_assert_int_eq(st_db_exec(&db,
+                                "INSERT INTO candidate (hardware, program, variant, state, repeat, created) "
+                                "VALUES (3, 1, 1, 'pooled', 1, 1), (3, 2, 1, 'failed', 1, 1)",
+                                &e),
+                     0);
+    ck_assert_int_eq(ask("SELECT count(*) FROM candidate_count"), 0);
+}
+END_TEST
+
 START_TEST(versions_count_up_from_one)
 {
     for (int i = 0; i < st_migrations_n; i++)
@@ -122,6 +144,7 @@ int main(void)
     tcase_add_test(t, a_step_that_fails_leaves_the_last_good_version);
     tcase_add_test(t, a_newer_version_is_named);
     tcase_add_test(t, models_of_the_first_schema_get_room_for_offsets);
+    tcase_add_test(t, the_second_schema_gets_a_pool_and_keeps_its_measurements);
     tcase_add_test(t, versions_count_up_from_one);
     suite_add_tcase(s, t);
     return sf_main(s);

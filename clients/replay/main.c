@@ -1,0 +1,402 @@
+/* A measurement agent without hardware: it takes leases as a real one does and answers from a recorded log, with
+ * failures, delays and deaths on demand. Many of them are a fleet for tests and benches.
+ *
+ * What the contract with tcld rests on: results that got no answer are posted again, the same bytes, until there is an
+ * answer; what is not measured when the agent ends is given back, unless it dies. */
+#include "clients/replay/log.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_LEASE = 100000, DIED = 3, UNKNOWN_ERROR = 8, RUN_ERROR = 4, MAX_NAME = 64 };
+static const double silence_seconds = 60; /* a daemon that is gone for so long does not come back */
+static const double post_seconds = 1;     /* results do not wait for the end of a slow lease */
+
+static volatile sig_atomic_t stop_asked;
+
+struct agent {
+    const char *url, *hardware, *name, *token;
+    long max, most; /* of one lease; of all, 0 any number */
+    double ttl, seconds, delay, failures, die, noise;
+    unsigned long long seed;
+    bool wait;
+    struct tc_http *http;
+    struct rp_log *log;
+    struct tp_record rec;
+    struct tp_buf body; /* results to post */
+    char lease[MAX_NAME];
+    double until, renew_at; /* monotonic; 0: never */
+    uint64_t random;
+    long leases, measured, failed, unknown, accepted, duplicates, rejected, retries;
+};
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    stop_asked = 1;
+}
+
+/* xorshift64*, [0,1) */
+static double uniform(struct agent *a)
+{
+    a->random ^= a->random >> 12;
+    a->random ^= a->random << 25;
+    a->random ^= a->random >> 27;
+    return (double)(a->random * 0x2545f4914f6cdd1dULL >> 11) * 0x1p-53;
+}
+
+/* Agents of one seed differ by their names. */
+static void seed_random(struct agent *a)
+{
+    uint64_t h = 0xcbf29ce484222325ULL ^ a->seed;
+    for (const char *p = a->name; *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3ULL;
+    a->random = h | 1;
+    for (int i = 0; i < 8; i++)
+        uniform(a);
+}
+
+static bool over(const struct agent *a)
+{
+    return stop_asked || (a->until > 0 && tc_now() >= a->until);
+}
+
+/* ---- talking to tcld ---- */
+
+/* A call that is made again while there is no answer, or one that asks to come later. 0 with a 2xx or `also` status. */
+static int call(struct agent *a, const struct tc_request *q, long also, struct tc_reply *r, struct tc_err *e)
+{
+    double pause = 0.05, silent_since = tc_now();
+    for (;;) {
+        int rc = tc_call(a->http, q, r, e);
+        if (rc == 0 && ((r->status >= 200 && r->status < 300) || r->status == also))
+            return 0;
+        if (rc == 0 && r->status != 429 && r->status < 500) {
+            char why[400];
+            tc_reply_explain(r, why, sizeof why);
+            return tc_fail(e, "%s %s: %s", q->method, q->path, why);
+        }
+        if (stop_asked || tc_now() - silent_since > silence_seconds)
+            return rc ? -1 : tc_fail(e, "%s %s: status %ld for too long", q->method, q->path, r->status);
+        a->retries++;
+        tc_sleep(pause);
+        pause = fmin(pause * 2, 1);
+    }
+}
+
+static int post(struct agent *a, struct tc_err *e)
+{
+    char path[256];
+    struct tc_reply r = {0};
+    if (!a->body.n)
+        return 0;
+    snprintf(path, sizeof path, "/v1/hardware/%s/measurements?agent=%s", a->hardware, a->name);
+    struct tc_request q = {
+        .method = "POST", .path = path, .body = a->body.p, .n = a->body.n, .content_type = "application/x-ndjson"};
+    int rc = call(a, &q, 0, &r, e);
+    json_t *j = rc ? NULL : tc_reply_json(&r, e);
+    if (rc == 0 && !j)
+        rc = -1;
+    a->accepted += tc_int(j, "/accepted", 0);
+    a->duplicates += tc_int(j, "/duplicates", 0);
+    a->rejected += tc_int(j, "/rejected", 0);
+    a->body.n = 0;
+    json_decref(j);
+    tc_reply_free(&r);
+    return rc;
+}
+
+/* A lease that is gone (404) is no fault: all of it was measured, or it ran out. */
+static int lease_call(struct agent *a, const char *method, const char *what, struct tc_err *e)
+{
+    char path[256];
+    struct tc_reply r = {0};
+    snprintf(path, sizeof path, "/v1/leases/%s%s", a->lease, what);
+    int rc = call(a, &(struct tc_request){.method = method, .path = path}, 404, &r, e);
+    tc_reply_free(&r);
+    return rc;
+}
+
+/* *left: something is selected or on lease, so asking again makes sense. */
+static int look_around(struct agent *a, bool *left, struct tc_err *e)
+{
+    char path[256];
+    struct tc_reply r = {0};
+    snprintf(path, sizeof path, "/v1/hardware/%s", a->hardware);
+    int rc = call(a, &(struct tc_request){.method = "GET", .path = path}, 0, &r, e);
+    json_t *j = rc ? NULL : tc_reply_json(&r, e);
+    *left = tc_int(j, "/counts/candidates/selected", 0) + tc_int(j, "/counts/candidates/leased", 0) > 0;
+    rc = j ? rc : -1;
+    json_decref(j);
+    tc_reply_free(&r);
+    return rc;
+}
+
+/* *out: the reply, a new reference. */
+static int take_lease(struct agent *a, json_t **out, struct tc_err *e)
+{
+    char path[256], body[256];
+    struct tc_reply r = {0};
+    long max = a->most && a->most - a->measured < a->max ? a->most - a->measured : a->max;
+    snprintf(path, sizeof path, "/v1/hardware/%s/leases", a->hardware);
+    snprintf(body, sizeof body, "{\"agent\": \"%s\", \"max\": %ld, \"ttl_seconds\": %g}", a->name, max, a->ttl);
+    struct tc_request q = {
+        .method = "POST", .path = path, .body = body, .n = strlen(body), .content_type = "application/json"};
+    int rc = call(a, &q, 0, &r, e);
+    if (rc == 0 && !(*out = tc_reply_json(&r, e)))
+        rc = -1;
+    tc_reply_free(&r);
+    return rc;
+}
+
+/* ---- measuring ---- */
+
+static void answer(struct agent *a)
+{
+    static const double huge = 1e10;
+    double cost[TP_MAX_COSTS];
+    struct tp_result *res = &a->rec.result;
+    bool known = rp_log_find(a->log, &a->rec, res);
+    if (!known || uniform(a) < a->failures)
+        *res = (struct tp_result){.n_costs = 1, .costs = &huge, .error_no = known ? RUN_ERROR : UNKNOWN_ERROR};
+    for (uint32_t i = 0; a->noise > 0 && res->error_no == 0 && i < res->n_costs; i++)
+        cost[i] = res->costs[i] * (1 + a->noise * (2 * uniform(a) - 1));
+    if (a->noise > 0 && res->error_no == 0)
+        res->costs = cost;
+    res->timestamp = (double)time(NULL);
+    a->rec.has_result = true;
+    a->unknown += !known;
+    a->failed += res->error_no != 0;
+    a->measured++;
+    tp_record_emit(&a->rec, &a->body);
+    tp_buf_putc(&a->body, '\n');
+    a->rec.has_result = false;
+    *res = (struct tp_result){0};
+}
+
+static int measure(struct agent *a, const json_t *candidate, struct tc_err *e)
+{
+    struct tp_err why;
+    char *text = json_dumps(json_object_get(candidate, "record"), JSON_COMPACT | JSON_PRESERVE_ORDER);
+    int rc = text ? tp_record_parse(&a->rec, text, strlen(text), &why) : -1;
+    if (rc)
+        rc = tc_fail(e, "a leased record does not parse: %s", text ? why.detail : "no memory, or no record");
+    if (rc == 0) {
+        if (a->die > 0 && uniform(a) < a->die)
+            _exit(DIED); /* without a word, as a machine does that loses power */
+        if (a->delay > 0)
+            tc_sleep(a->delay * (0.5 + uniform(a)));
+        answer(a);
+    }
+    free(text);
+    return rc;
+}
+
+static int work_off(struct agent *a, const json_t *lease, struct tc_err *e)
+{
+    const json_t *list = json_object_get(lease, "candidates"), *c;
+    double posted = tc_now();
+    size_t i;
+    snprintf(a->lease, sizeof a->lease, "%s", tc_str(lease, "/lease"));
+    a->renew_at = tc_now() + a->ttl / 2;
+    json_array_foreach(list, i, c)
+    {
+        if (over(a) || measure(a, c, e))
+            break;
+        if (tc_now() - posted > post_seconds) {
+            if (post(a, e))
+                return -1;
+            posted = tc_now();
+        }
+        if (tc_now() > a->renew_at) {
+            if (lease_call(a, "POST", "/renew", e))
+                return -1;
+            a->renew_at = tc_now() + a->ttl / 2;
+        }
+    }
+    bool whole = i == json_array_size(list);
+    if (!whole && !over(a))
+        return -1;
+    int rc = post(a, e);
+    return whole || rc ? rc : lease_call(a, "DELETE", "", e);
+}
+
+static int run(struct agent *a, struct tc_err *e)
+{
+    bool left = true;
+    while (!over(a) && left && !(a->most && a->measured >= a->most)) {
+        json_t *lease = NULL;
+        int rc = take_lease(a, &lease, e);
+        if (rc == 0 && tc_str(lease, "/lease")) {
+            a->leases++;
+            rc = work_off(a, lease, e);
+        } else if (rc == 0) {
+            rc = a->wait ? 0 : look_around(a, &left, e);
+            if (left)
+                tc_sleep(0.1 + 0.1 * uniform(a));
+        }
+        json_decref(lease);
+        if (rc)
+            return stop_asked ? 0 : rc;
+    }
+    return 0;
+}
+
+/* ---- command line ---- */
+
+static void usage(FILE *f)
+{
+    fprintf(f,
+            "usage: replay --url URL --hardware NAME --agent NAME [options] --logs FILE...\n"
+            "Takes leases from tcld and answers them from recorded Ansor logs.\n"
+            "  --max N           candidates in one lease (64)\n"
+            "  --ttl S           seconds that a lease lasts; it is renewed at half of them (600)\n"
+            "  --most N          end after so many measurements\n"
+            "  --seconds S       end after so long\n"
+            "  --wait            go on asking when nothing is selected or on lease\n"
+            "  --delay S         seconds that a measurement takes, +-50 %%\n"
+            "  --failures P      share of measurements that fail\n"
+            "  --die P           chance per measurement to end at once, without giving anything back (status 3)\n"
+            "  --noise X         costs vary by +-X of themselves\n"
+            "  --seed N          of chance; agents of one seed differ by name (1)\n"
+            "  --token TEXT      sent as Authorization: Bearer\n"
+            "A program that the logs do not know is answered as failed (error 8). Ends when nothing is left; SIGTERM\n"
+            "ends it after giving back its lease. The last line tells what was done, as JSON.\n");
+}
+
+static bool number(const char *name, const char *text, double lo, double hi, double *out)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (*end || end == text || !(v >= lo && v <= hi)) {
+        fprintf(stderr, "replay: --%s %s: a number from %g to %g is wanted\n", name, text, lo, hi);
+        return false;
+    }
+    *out = v;
+    return true;
+}
+
+static int parse_options(struct agent *a, int argc, char **argv)
+{
+    static const struct option options[] = {{"url", 1, NULL, 'u'},
+                                            {"hardware", 1, NULL, 'h'},
+                                            {"agent", 1, NULL, 'a'},
+                                            {"logs", 0, NULL, 'l'},
+                                            {"max", 1, NULL, 'm'},
+                                            {"ttl", 1, NULL, 't'},
+                                            {"most", 1, NULL, 'M'},
+                                            {"seconds", 1, NULL, 's'},
+                                            {"wait", 0, NULL, 'w'},
+                                            {"delay", 1, NULL, 'd'},
+                                            {"failures", 1, NULL, 'f'},
+                                            {"die", 1, NULL, 'D'},
+                                            {"noise", 1, NULL, 'n'},
+                                            {"seed", 1, NULL, 'S'},
+                                            {"token", 1, NULL, 'T'},
+                                            {"help", 0, NULL, '?' + 1},
+                                            {0}};
+    double max = 64, most = 0, seed = 1;
+    int which = 0;
+    bool ok = true;
+    for (int c; ok && (c = getopt_long(argc, argv, "", options, &which)) != -1;) {
+        const char *name = options[which].name;
+        switch (c) {
+        case 'u':
+            a->url = optarg;
+            break;
+        case 'h':
+            a->hardware = optarg;
+            break;
+        case 'a':
+            a->name = optarg;
+            break;
+        case 'T':
+            a->token = optarg;
+            break;
+        case 'l':
+            break; /* the files are what is left */
+        case 'w':
+            a->wait = true;
+            break;
+        case 'm':
+            ok = number(name, optarg, 1, MAX_LEASE, &max);
+            break;
+        case 't':
+            ok = number(name, optarg, 1, 604800, &a->ttl);
+            break;
+        case 'M':
+            ok = number(name, optarg, 1, 1e9, &most);
+            break;
+        case 's':
+            ok = number(name, optarg, 0, 1e9, &a->seconds);
+            break;
+        case 'd':
+            ok = number(name, optarg, 0, 3600, &a->delay);
+            break;
+        case 'f':
+            ok = number(name, optarg, 0, 1, &a->failures);
+            break;
+        case 'D':
+            ok = number(name, optarg, 0, 1, &a->die);
+            break;
+        case 'n':
+            ok = number(name, optarg, 0, 0.9, &a->noise);
+            break;
+        case 'S':
+            ok = number(name, optarg, 0, 0x1p53, &seed);
+            break;
+        case '?' + 1:
+            usage(stdout);
+            exit(0);
+        default:
+            ok = false;
+        }
+    }
+    a->max = (long)max;
+    a->most = (long)most;
+    a->seed = (unsigned long long)seed;
+    if (ok && a->url && a->hardware && a->name && strlen(a->name) < MAX_NAME && strlen(a->hardware) < MAX_NAME &&
+        optind < argc)
+        return 0;
+    usage(stderr);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent a = {.ttl = 600};
+    struct tc_err e = {{0}};
+    int rc = parse_options(&a, argc, argv);
+    if (rc)
+        return rc;
+    struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART: sleeps end at once */
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    tp_record_init(&a.rec);
+    seed_random(&a);
+    rc = -1;
+    if ((a.log = rp_log_new(argv + optind, argc - optind, &e)) && (a.http = tc_http_new(a.url, &e)) &&
+        (!a.token || tc_http_token(a.http, a.token, &e) == 0)) {
+        a.until = a.seconds > 0 ? tc_now() + a.seconds : 0;
+        rc = run(&a, &e);
+    }
+    if (rc)
+        fprintf(stderr, "replay: %s\n", e.text);
+    printf(
+        "{\"agent\": \"%s\", \"leases\": %ld, \"measured\": %ld, \"failed\": %ld, \"unknown\": %ld, \"accepted\": %ld, "
+        "\"duplicates\": %ld, \"rejected\": %ld, \"retries\": %ld}\n",
+        a.name, a.leases, a.measured, a.failed, a.unknown, a.accepted, a.duplicates, a.rejected, a.retries);
+    tc_http_free(a.http);
+    rp_log_free(a.log);
+    tp_record_free(&a.rec);
+    tp_buf_free(&a.body);
+    return rc ? 1 : 0;
+}

@@ -1,0 +1,232 @@
+/* POST of records: measurements and candidates.
+ *
+ * The whole body is read before anything is stored, so a broken envelope stores nothing; the reply is made by the
+ * store's writer after the commit. Candidates must be programs that can be encoded, or no selection could ever look at
+ * them; what they say of a result is ignored. */
+#include "daemon/handlers.h"
+#include "daemon/hcommon.h"
+#include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
+#include "daemon/registry.h"
+#include "proto/body.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { REPEAT_MAX = 1000 };
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+struct post {
+    struct td_request *r;
+    struct td_daemon *d;
+    bool candidates;
+    struct tclfeat_encoder *encoder; /* of candidates */
+    struct tclfeat_key *keys;
+    size_t rejected;
+    struct tp_errlist errors;
+    double handed_over;
+};
+
+static void post_free(struct post *p)
+{
+    if (p == NULL)
+        return;
+    tclfeat_encoder_free(p->encoder);
+    free(p->keys);
+    tp_errlist_free(&p->errors);
+    free(p);
+}
+
+static struct post *post_new(struct td_request *r, bool candidates)
+{
+    struct post *p = calloc(1, sizeof *p);
+
+    if (p == NULL)
+        return NULL;
+    p->r = r;
+    p->d = td_req_daemon(r);
+    p->candidates = candidates;
+    if (!candidates)
+        return p;
+    p->encoder = tclfeat_encoder_new(TCLFEAT_TCLF_1);
+    p->keys = malloc(TCLFEAT_MAX_ROWS * sizeof *p->keys);
+    if (p->encoder != NULL && p->keys != NULL)
+        return p;
+    post_free(p);
+    return NULL;
+}
+
+static void post_reply(struct post *p, size_t accepted, size_t duplicates)
+{
+    struct td_metrics *m = p->d->metrics;
+    struct tp_buf out = {0};
+
+    td_count(m, p->candidates ? TD_C_CAND_ACCEPTED : TD_C_MEAS_ACCEPTED, accepted);
+    td_count(m, p->candidates ? TD_C_CAND_DUPLICATE : TD_C_MEAS_DUPLICATE, duplicates);
+    td_count(m, p->candidates ? TD_C_CAND_REJECTED : TD_C_MEAS_REJECTED, p->rejected);
+    tp_write_reply_json(&out, accepted, duplicates, p->rejected, &p->errors);
+    td_reply_json(p->r, 200, &out);
+}
+
+static void post_failed(struct post *p, enum tp_code code)
+{
+    const char *what = p->candidates ? "candidates" : "measurements", *hw = td_req_param(p->r, 0);
+
+    if (code == TP_E_UNKNOWN_HARDWARE)
+        td_reply_fail(p->r, code, "the hardware was removed while the %s came in; nothing was stored", what);
+    else if (code == TP_E_TOO_MANY)
+        td_reply_fail(p->r, code,
+                      "hardware \"%s\" would have more than %lld candidates that wait to be measured "
+                      "(limit_candidates); nothing of the body was stored",
+                      hw, (long long)p->d->config.limit_candidates);
+    else
+        td_reply_fail(p->r, code, "the %s could not be stored; nothing of them was", what);
+}
+
+/* On the writer thread, after the commit. */
+static void committed(void *arg, const struct st_ingest_result *res)
+{
+    struct post *p = arg;
+
+    if (res->code == 0) {
+        td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
+        if (!p->candidates && res->accepted > 0)
+            td_recal_note(p->d->recal, td_req_param(p->r, 0));
+        post_reply(p, res->accepted, res->duplicates);
+    } else {
+        post_failed(p, (enum tp_code) - res->code);
+    }
+    post_free(p);
+}
+
+/* 0, or why the record is of no use. */
+static int check(const struct post *p, const struct tp_record *rec, const struct td_hw *hw, struct tp_err *why)
+{
+    float summary[TCLFEAT_MAX_SUMMARY];
+    int rc;
+
+    if (p->candidates) {
+        rc = tclfeat_encode(p->encoder, rec, &hw->feat, p->keys, summary, why);
+        return rc < 0 ? rc : 0;
+    }
+    if (tp_record_label(rec) != TP_LABEL_NONE)
+        return 0;
+    return tp_fail_at(why, TP_E_NOT_MEASURED, rec->has_result ? "/r/0" : "",
+                      rec->has_result ? "error_no is 0 but costs are missing, zero or negative"
+                                      : "the record has no \"r\"");
+}
+
+/* Everything usable of the body goes into b, everything else into p. */
+static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b, struct tp_err *e)
+{
+    size_t n;
+    const char *bytes = td_req_body(p->r, &n);
+    struct tp_body *body = tp_body_open(td_req_body_is_ndjson(p->r) ? TP_FORM_NDJSON : TP_FORM_JSON, bytes, n, e);
+    struct tp_record rec;
+    struct td_fit fit = {0};
+    struct tp_err why;
+    int got, rc = 0;
+
+    if (body == NULL)
+        return -TP_E_NO_MEMORY;
+    tp_record_init(&rec);
+    while (rc == 0 && (got = tp_body_next(body, &rec, &why)) != 0) {
+        if (got == 2 && p->candidates && why.code == TP_E_BAD_RESULT)
+            got = 1;
+        if (got < 0) {
+            *e = why;
+            rc = got;
+        } else if (got == 1) {
+            int bad = td_fit_check(&fit, &rec, hw->feat.kind, &why);
+
+            if (bad == 0)
+                bad = check(p, &rec, hw, &why);
+            if (bad == 0)
+                bad = st_ingest_add(b, &rec, &why);
+            if (bad == -TP_E_NO_MEMORY || bad == -TP_E_OVERLOADED) {
+                *e = why;
+                rc = bad;
+            } else if (bad != 0) {
+                why.index = tp_body_index(body);
+                why.line = tp_body_line(body);
+                got = 2;
+            }
+        }
+        if (got == 2) {
+            p->rejected++;
+            tp_errlist_add(&p->errors, &why);
+        }
+    }
+    tp_record_free(&rec);
+    tp_body_close(body);
+    return rc;
+}
+
+/* Takes b. rc, e: what went wrong before. */
+static void post(struct td_request *r, struct st_ingest *b, bool candidates, int rc, struct tp_err *e)
+{
+    struct td_daemon *d = td_req_daemon(r);
+    struct post *p = NULL;
+    struct td_hw hw;
+
+    if (rc == 0)
+        rc = td_registry_hardware(d->registry, td_req_param(r, 0), &hw, e);
+    if (rc != 0)
+        goto fail;
+    p = post_new(r, candidates);
+    if (p == NULL || b == NULL) {
+        tp_fail(e, TP_E_NO_MEMORY, "no memory for a body of records");
+        goto fail;
+    }
+    rc = read_body(p, &hw, b, e);
+    if (rc != 0)
+        goto fail;
+    if (st_ingest_size(b) == 0) {
+        post_reply(p, 0, 0);
+        goto done;
+    }
+    p->handed_over = now();
+    rc = st_ingest_submit(d->store, hw.name, b, committed, p, e);
+    if (rc == 0)
+        return; /* b and p are the store's; the request may be gone already */
+fail:
+    td_reply_problem(r, e);
+done:
+    st_ingest_free(b);
+    post_free(p);
+}
+
+void td_h_measurements_post(struct td_request *r)
+{
+    static const char *const query[] = {"agent", NULL};
+    const char *agent = td_req_query(r, "agent");
+    struct tp_err e = {0};
+    int rc = 0;
+
+    if (!td_req_only_query(r, query))
+        return;
+    if (agent != NULL && !st_id_valid(agent))
+        rc = tp_fail(&e, TP_E_BAD_IDENTIFIER, "agent is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}");
+    post(r, rc == 0 ? st_ingest_new(agent) : NULL, false, rc, &e);
+}
+
+void td_h_candidates_post(struct td_request *r)
+{
+    static const char *const query[] = {"repeat", NULL};
+    struct tp_err e = {0};
+    int64_t repeat = 1;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = td_query_int(r, "repeat", 1, REPEAT_MAX, &repeat, &e);
+    post(r, rc == 0 ? st_ingest_new_candidates((int)repeat, td_req_daemon(r)->config.limit_candidates) : NULL, true, rc,
+         &e);
+}
