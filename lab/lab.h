@@ -6,8 +6,8 @@
 #define TL_COMMANDS                                                                                                    \
     X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")                  \
     X("compare", tl_compare_main, "the same for tcld and for published models: table, plots, JSON")                    \
-    X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")           \
-    X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")
+    X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")                    \
+    X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")
 
 #define X(name, fn, help) int fn(int argc, char **argv);
 TL_COMMANDS

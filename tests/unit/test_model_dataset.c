@@ -202,7 +202,8 @@ START_TEST(a_masked_copy_lacks_rows_and_columns_and_nothing_else)
         matmul(&p, "llvm", 2 << i, 8, "auto_unroll_max_step$16");
         ck_assert_int_eq(tm_dataset_add(d, &p.r, "a", key_of(i), 0.5 + i, NULL, NULL), 1);
     }
-    const struct tm_mask nothing = {0}, rows = {.hardware_row = true, .task_row = true, .summary = true},
+    tm_dataset_set_noise(d, 1, 0.25);
+    const struct tm_mask nothing = {0}, rows = {.noise = true, .hardware_row = true, .task_row = true, .summary = true},
                          unroll = {.columns.columns = TCLFEAT_BIT(STEP_UNROLL)};
     struct tm_dataset *same = tm_dataset_masked(d, &nothing), *less = tm_dataset_masked(d, &rows),
                       *mask = tm_dataset_masked(d, &unroll);
@@ -211,6 +212,8 @@ START_TEST(a_masked_copy_lacks_rows_and_columns_and_nothing_else)
     ck_assert_mem_eq(same->summary, d->summary, d->n * (size_t)d->summary_cols * sizeof *d->summary);
     ck_assert_mem_eq(same->ids, d->ids, d->start[d->n] * sizeof *d->ids);
     ck_assert_mem_eq(same->cost, d->cost, d->n * sizeof *d->cost);
+    ck_assert_mem_eq(same->noise, d->noise, d->n * sizeof *d->noise);
+    ck_assert_double_eq(less->noise[1], 0);
     ck_assert_str_eq(tm_dataset_task_id(same, 0), "a");
     ck_assert_int_eq(less->summary_cols, 0);
     for (uint32_t i = 0; i < d->n; i++) {
