@@ -324,7 +324,7 @@ struct tm_dataset *tm_dataset_masked(const struct tm_dataset *d, const struct tm
     if (!(m->row = copy(d->rows, d->n_rows * cols, sizeof *m->row)) ||
         !(m->summary = copy(d->summary, n * (size_t)c->summary_cols, sizeof *m->summary)) ||
         !(m->task = copy(d->task, n, sizeof *m->task)) || !(m->cost = copy(d->cost, n, sizeof *m->cost)) ||
-        !(m->noise = mask->noise ? tm_alloc(n, sizeof *m->noise) : copy(d->noise, n, sizeof *m->noise)) ||
+        !(m->noise = mask->noise || !d->noise ? tm_alloc(n, sizeof *m->noise) : copy(d->noise, n, sizeof *m->noise)) ||
         !(m->name = copy(d->mem->name, d->n_tasks, sizeof *m->name)) ||
         !(m->start = tm_alloc(n + 1, sizeof *m->start)) || !(m->ids = tm_alloc(d->start[n], sizeof *m->ids)))
         goto fail;
