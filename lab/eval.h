@@ -8,7 +8,9 @@
 struct tl_eval_opts {
     struct tl_split_opts split; /* its seed is the training's too */
     struct tm_train_opts train;
-    tm_progress_fn progress; /* may be NULL */
+    const struct tm_hyper *hyper; /* NULL: the default. Shapes that the engine does not run are predicted by the forward
+                                     pass of training */
+    tm_progress_fn progress;      /* may be NULL */
     void *progress_arg;
 };
 void tl_eval_defaults(struct tl_eval_opts *o);
@@ -20,7 +22,8 @@ struct tl_eval_result {
     uint32_t train_tasks, valid_tasks, tasks_skipped;
     uint32_t train_programs, test_programs;
     size_t parameters;
-    double train_seconds, predict_seconds, predict_per_second;
+    double train_seconds, train_cpu_seconds;
+    double predict_seconds, predict_per_second; /* of CPU: one thread */
 };
 
 /* test_keys[0..n_keys): sorted workload keys that are held out. */

@@ -6,6 +6,7 @@
 #define TL_COMMANDS                                                                                                    \
     X("eval", tl_eval_main, "train on the tasks that are not in a key file, score the ones that are")                  \
     X("compare", tl_compare_main, "the same for tcld and for published models: table, plots, JSON")                    \
+    X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")                    \
     X("rdu", tl_rdu_main, "choose programs by each method of the sampler, train on them: what is the choice worth?")   \
     X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")
 
@@ -17,5 +18,7 @@ TL_COMMANDS
 int tl_cores(void);
 /* Monotonic clock. */
 double tl_seconds(void);
+/* CPU time of the process, all threads. */
+double tl_cpu_seconds(void);
 
 #endif

@@ -1,10 +1,8 @@
 /* build/lab COMMAND ...: see lab.h for the commands. Exit status: 0 done, 1 failed, 2 wrong usage. */
 #include "lab/lab.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static const struct {
     const char *name;
@@ -15,19 +13,6 @@ static const struct {
     TL_COMMANDS
 #undef X
 };
-
-int tl_cores(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-double tl_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {

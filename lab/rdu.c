@@ -2,6 +2,7 @@
  * but the choice itself. */
 #include "lab/rdu.h"
 
+#include "lab/lab.h"
 #include "model/infer.h"
 #include "model/mem.h"
 #include "model/shards.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- methods ---- */
 
@@ -95,13 +95,6 @@ struct run {
     size_t n_chosen;
 };
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A line of /proc/self/status in bytes; 0 when it cannot be read. */
 static double status_bytes(const char *key)
 {
@@ -134,7 +127,7 @@ static int train(struct run *k, struct tm_model **m, struct tp_err *e)
     struct tm_hyper h = tm_hyper_default(d->features);
     struct tm_train_opts t = k->o->train;
     struct tm_groups g;
-    const double began = cpu_seconds();
+    const double began = tl_cpu_seconds();
     int rc = tm_groups_init(&g, d, k->chosen, k->n_chosen, (uint32_t)t.programs_per_task, e);
     if (rc)
         return rc;
@@ -148,7 +141,7 @@ static int train(struct run *k, struct tm_model **m, struct tp_err *e)
             : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     k->cell->epochs = (uint32_t)t.epochs;
     k->cell->steps = (uint64_t)t.epochs * per_epoch;
-    k->cell->train_seconds += cpu_seconds() - began;
+    k->cell->train_seconds += tl_cpu_seconds() - began;
     if (rc) {
         tm_model_free(*m);
         *m = NULL;
@@ -164,7 +157,7 @@ static int look(struct run *k, struct ts_pool *p, struct tp_err *e)
     int rc = 0;
     if (k->n_chosen && !k->m->rows && (rc = train(k, &m, e)) && rc != -TP_E_NOT_ENOUGH_DATA)
         return rc;
-    const double began = cpu_seconds();
+    const double began = tl_cpu_seconds();
     p->dim = m ? m->h.d_model : TS_EMBED_DIM;
     p->n_features = m ? m->h.head2 : 0;
     rc = m ? tm_embed_dataset(m, d, k->s->train, p->n, k->embedding, k->feature, k->raw)
@@ -175,7 +168,7 @@ static int look(struct run *k, struct ts_pool *p, struct tp_err *e)
     p->feature = m ? k->feature : NULL;
     p->fast = m ? k->fast : NULL;
     tm_model_free(m);
-    k->cell->select_seconds += cpu_seconds() - began;
+    k->cell->select_seconds += tl_cpu_seconds() - began;
     return rc ? tp_fail(e, (enum tp_code) - rc, "no memory to embed %zu programs", p->n) : 0;
 }
 
@@ -194,9 +187,9 @@ static int choose_part(struct run *k, struct ts_pool *p, size_t want, int round,
     o.budget = want;
     o.rounds = 1;
     o.seed = ts_mix(k->seed, (uint64_t)round);
-    const double began = cpu_seconds(), memory = memory_begin();
+    const double began = tl_cpu_seconds(), memory = memory_begin();
     int rc = ts_select(p, &o, NULL, NULL, k->picks, &n, e);
-    k->cell->select_seconds += cpu_seconds() - began;
+    k->cell->select_seconds += tl_cpu_seconds() - began;
     k->cell->select_bytes = fmax(k->cell->select_bytes, status_bytes("VmHWM:") - memory);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         k->known[k->picks[i].index] = 1;

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATENCY_SEEDS = 5 /* measured programs of a task */ };
+enum {
+    LATENCY_SEEDS = 5, /* measured programs of a task */
+    CEILING_TASKS = 10 /* fewer with two records: the halves tell more */
+};
 
 /* Latency errors of one way to predict: what lies within so many standard deviations. */
 static void coverage(const double *ln_error, const double *std, size_t n, struct tl_latency *out)
@@ -187,8 +190,11 @@ int tl_ceiling_make(const struct tl_corpus *c, const struct tl_split *s, uint32_
     double *a = malloc((n + 1) * sizeof *a), *b = malloc((n + 1) * sizeof *b);
     uint32_t *task = malloc((n + 1) * sizeof *task);
     int rc = -TP_E_NO_MEMORY;
-    if (a && b && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 && out->tasks == 0)
-        rc = ceiling(c, s, min_programs, false, a, b, task, out);
+    struct tl_ceiling halves;
+    if (a && b && task && (rc = ceiling(c, s, min_programs, true, a, b, task, out)) == 0 &&
+        out->tasks < CEILING_TASKS && (rc = ceiling(c, s, min_programs, false, a, b, task, &halves)) == 0 &&
+        halves.tasks > out->tasks)
+        *out = halves;
     free(a);
     free(b);
     free(task);

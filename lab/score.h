@@ -30,8 +30,8 @@ void tl_score_free(struct tl_score *s);
 
 /* Figures of the measurements themselves: what an order that knows every program's true cost would get when it is
  * scored by another measurement of the same programs. From programs that were measured in at least two records (the
- * minimum of each), else from the repeats of a record, odd against even. Tasks with at least min_programs such
- * programs. */
+ * minimum of each); where too few tasks have two, from the repeats of a record, odd against even. Tasks with at least
+ * min_programs such programs. */
 struct tl_ceiling {
     uint32_t tasks, programs;
     bool by_record;                  /* false: by halves of the repeats, which share what disturbed the record */

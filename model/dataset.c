@@ -209,6 +209,8 @@ int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *
     struct tm_dataset_mem *m = d->mem;
     struct task_name name = {{0}};
     float summary[TCLFEAT_MAX_SUMMARY];
+    if (!m->encoder)
+        return tp_fail(e, TP_E_UNUSABLE, "nothing can be added to a masked copy");
     if (!(cost > 0))
         return tp_fail(e, TP_E_BAD_RESULT, "a cost must be positive, or infinite for a failure");
     if (strlen(task_id) > TP_TASK_ID_LEN)
@@ -283,6 +285,59 @@ double tm_noise(const double *costs, uint32_t n)
 void tm_dataset_set_noise(struct tm_dataset *d, uint32_t program, double noise)
 {
     d->mem->noise[program] = noise;
+}
+
+static void *copy(const void *p, size_t n, size_t size)
+{
+    void *c = tm_alloc(n, size);
+    if (c && n)
+        memcpy(c, p, n * size);
+    return c;
+}
+
+/* Row ids without the rows that are left out. */
+static void copy_ids(const struct tm_dataset *d, const struct tm_mask *mask, uint32_t *start, uint32_t *ids)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < d->n; i++) {
+        for (uint32_t j = d->start[i]; j < d->start[i + 1]; j++) {
+            const int kind = tclfeat_row_kind(d->rows + (size_t)d->ids[j] * (size_t)d->cols);
+            if ((kind != TCLFEAT_ROW_HARDWARE || !mask->hardware_row) && (kind != TCLFEAT_ROW_TASK || !mask->task_row))
+                ids[at++] = d->ids[j];
+        }
+        start[i + 1] = at;
+    }
+}
+
+struct tm_dataset *tm_dataset_masked(const struct tm_dataset *d, const struct tm_mask *mask)
+{
+    const size_t cols = (size_t)d->cols, n = d->n;
+    struct tm_dataset *c = copy(d, 1, sizeof *d);
+    struct tm_dataset_mem *m = tm_alloc(1, sizeof *m);
+    if (!c || !m) {
+        free(c);
+        free(m);
+        return NULL;
+    }
+    c->mem = m;
+    c->summary_cols = mask->summary ? 0 : d->summary_cols;
+    if (!(m->row = copy(d->rows, d->n_rows * cols, sizeof *m->row)) ||
+        !(m->summary = copy(d->summary, n * (size_t)c->summary_cols, sizeof *m->summary)) ||
+        !(m->task = copy(d->task, n, sizeof *m->task)) || !(m->cost = copy(d->cost, n, sizeof *m->cost)) ||
+        !(m->noise = mask->noise || !d->noise ? tm_alloc(n, sizeof *m->noise) : copy(d->noise, n, sizeof *m->noise)) ||
+        !(m->name = copy(d->mem->name, d->n_tasks, sizeof *m->name)) ||
+        !(m->start = tm_alloc(n + 1, sizeof *m->start)) || !(m->ids = tm_alloc(d->start[n], sizeof *m->ids)))
+        goto fail;
+    copy_ids(d, mask, m->start, m->ids);
+    for (size_t r = 0; r < d->n_rows; r++)
+        tclfeat_mask_row(&mask->columns, m->row + r * cols);
+    for (size_t i = 0; i < n && c->summary_cols; i++)
+        tclfeat_mask_summary(&mask->columns, m->summary + i * (size_t)c->summary_cols);
+    publish(c);
+    return c;
+fail:
+    tm_dataset_free(c);
+    return NULL;
 }
 
 const char *tm_dataset_task_id(const struct tm_dataset *d, uint32_t task)

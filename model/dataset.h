@@ -4,6 +4,7 @@
 #define TM_DATASET_H
 
 #include "model/net.h"
+#include "proto/tclfeat_mask.h"
 
 struct tm_dataset {
     enum tclfeat_set features;
@@ -36,6 +37,14 @@ int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *
 double tm_noise(const double *costs, uint32_t n);
 /* Say how sure a program's cost is. */
 void tm_dataset_set_noise(struct tm_dataset *d, uint32_t program, double noise);
+/* A copy of d (tclf-1) with less in its rows, for experiments: same programs, tasks and costs. Nothing can be added to
+ * it. Rows that have become equal stay apart. NULL when out of memory. */
+struct tm_mask {
+    struct tclfeat_mask columns;
+    bool hardware_row, task_row, summary; /* true: left out */
+    bool noise;                           /* true: costs taken as exact */
+};
+struct tm_dataset *tm_dataset_masked(const struct tm_dataset *d, const struct tm_mask *m);
 const char *tm_dataset_task_id(const struct tm_dataset *d, uint32_t task);
 
 #endif

@@ -42,11 +42,12 @@
 struct tm_params {
     struct tm_hyper h;
     struct tm_shape shape[TM_TENSORS];
-    size_t n;                 /* reals in w */
-    const tm_real *w;         /* borrowed, aligned to 64 bytes */
-    tm_real *a;               /* [d_state][d_model]: -exp(A_log), transposed */
-    tm_real *conv;            /* [d_conv][d_model]: conv1d.weight, transposed */
-    const struct tm_ops *ops; /* kernels; the set in use, tests may put another */
+    size_t n;         /* reals in w */
+    const tm_real *w; /* borrowed, aligned to 64 bytes */
+    /* of each block */
+    tm_real *a[TM_MAX_BLOCKS];    /* [d_state][d_model]: -exp(A_log), transposed */
+    tm_real *conv[TM_MAX_BLOCKS]; /* [d_conv][d_model]: conv1d.weight, transposed */
+    const struct tm_ops *ops;     /* kernels; the set in use, tests may put another */
 };
 
 /* w must outlive p. UNUSABLE when h is outside what training supports (d_model and summary_width multiples of

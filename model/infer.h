@@ -12,7 +12,8 @@
 #include "model/net.h"
 
 struct tm_plan;
-/* Copies what it needs. NULL when out of memory, or when the model is wider than model/weights.h allows. */
+/* Copies what it needs. NULL when out of memory, or when the model is wider than model/weights.h allows or not
+ * tm_hyper_published(). */
 struct tm_plan *tm_plan_new(const struct tm_model *m);
 void tm_plan_free(struct tm_plan *p);
 

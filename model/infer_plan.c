@@ -104,7 +104,7 @@ static void fill(struct tm_plan *p, const struct tm_model *m, struct arena *aren
 /* The scratch buffers have room for this. What a weights file may hold is narrower: tm_hyper_check(). */
 static bool fits(const struct tm_hyper *h)
 {
-    return h->features > 0 && h->features <= TCLFEAT_MAX_COLS && h->embed <= TM_LIMIT_WIDTH &&
+    return tm_hyper_published(h) && h->features > 0 && h->features <= TCLFEAT_MAX_COLS && h->embed <= TM_LIMIT_WIDTH &&
            h->d_model <= TM_LIMIT_WIDTH && h->d_state <= TM_LIMIT_STATE && h->d_conv <= TM_LIMIT_CONV &&
            h->dt_rank <= TM_LIMIT_RANK && h->summary <= TCLFEAT_MAX_SUMMARY && h->summary_width <= TM_LIMIT_WIDTH &&
            h->head1 <= TM_LIMIT_WIDTH && h->head2 <= TM_LIMIT_WIDTH;

@@ -30,6 +30,11 @@ struct tm_hyper tm_hyper_default(enum tclfeat_set s)
     };
 }
 
+bool tm_hyper_published(const struct tm_hyper *h)
+{
+    return h->pooling == TM_POOL_SUM && h->more_blocks == 0;
+}
+
 size_t tm_layout(const struct tm_hyper *h, struct tm_shape shape[TM_TENSORS])
 {
     const struct tm_shape table[TM_TENSORS] = {
@@ -73,6 +78,11 @@ bool tm_tensor_decays(enum tm_tensor t)
     case TM_T_HEAD0_W:
     case TM_T_HEAD1_W:
     case TM_T_HEAD2_W:
+    case TM_T_IN_PROJ_W_2:
+    case TM_T_CONV_W_2:
+    case TM_T_X_PROJ_W_2:
+    case TM_T_DT_PROJ_W_2:
+    case TM_T_OUT_PROJ_W_2:
         return true;
     default:
         return false;

@@ -13,6 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How the rows of a program become one vector. RMSNorm follows, so the mean differs from the sum by its epsilon alone.
+ */
+enum tm_pooling { TM_POOL_SUM, TM_POOL_MEAN, TM_POOL_LAST };
+enum { TM_MAX_BLOCKS = 2 };
+
 struct tm_hyper {
     int features;      /* F: columns of a row, <= 64 */
     int embed;         /* 64: width of the first embedding layer */
@@ -23,7 +28,12 @@ struct tm_hyper {
     int summary;       /* S: 72, or 0: no summary branch */
     int summary_width; /* 64 */
     int head1, head2;  /* 64, 32 */
+    /* For experiments: training knows them, weights files and the engine only the published network, where both are 0
+     */
+    enum tm_pooling pooling;
+    int more_blocks; /* mixer blocks behind the first, each with a norm and a residual: < TM_MAX_BLOCKS */
 };
+bool tm_hyper_published(const struct tm_hyper *h); /* one block, pooled by the sum */
 struct tm_hyper tm_hyper_default(enum tclfeat_set s);
 enum { TM_MAX_PARAMETERS = 94371 }; /* 0.36 MiB of fp32 */
 #define TM_NORM_EPS 1e-5            /* both RMSNorms: x * w / sqrt(mean(x^2) + eps) */

@@ -8,6 +8,7 @@
 
 #include "model/real.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,9 +38,10 @@ struct tm_conv {
 };
 
 /* The selective scan of one program (arXiv 2312.00752, algorithm 2; B discretised by Euler's rule, as its authors' code
- * does) and its gated sum over the steps. */
+ * does) and its gated outputs q: their sum over the steps [channels], or each of them [steps][channels]. */
 struct tm_scan {
     int steps, channels, states;
+    bool each;
     const uint32_t *row;  /* [steps]: which row of `gate` a step reads */
     const tm_real *gate;  /* [rows][channels]: silu(z) */
     const tm_real *x;     /* [steps][channels] */
@@ -51,7 +53,7 @@ struct tm_scan {
 };
 
 struct tm_scan_grad {
-    const tm_real *q;         /* in: [channels] */
+    const tm_real *q;         /* in: as q of the scan */
     const tm_real *dsoftplus; /* in: [steps][channels], d delta / d its argument */
     tm_real *x;               /* out: [steps][channels] */
     tm_real *pre;             /* out: [steps][channels], gradient of delta's argument */
@@ -94,7 +96,7 @@ struct tm_ops {
     /* gx (gradient of x; overwritten), dx as above; gw, gbias, and gin (rows as `in`) are added to */
     void (*conv_back)(const struct tm_conv *k, tm_real *gx, const tm_real *dx, tm_real *gw, tm_real *gbias,
                       tm_real *gin);
-    /* q[i] = sum over steps of y_t[i] gate_t[i] */
+    /* q[i] = sum over steps of y_t[i] gate_t[i], or q[t][i] = y_t[i] gate_t[i] */
     void (*scan)(const struct tm_scan *k, tm_real *q);
     void (*scan_back)(const struct tm_scan *k, const struct tm_scan_grad *g);
     /* One step of Adam on w[0..n), gradient g, moments m, v */

@@ -8,7 +8,7 @@
 #include "model/ops.h"
 #include "model/vec.h"
 
-TM_INLINE void forward(const struct tm_scan *k, tm_real *q, int states)
+TM_INLINE void forward(const struct tm_scan *k, tm_real *q, int states, bool each)
 {
     const size_t channels = (size_t)k->channels;
     for (size_t i = 0; i < channels; i += TM_LANES) {
@@ -29,15 +29,20 @@ TM_INLINE void forward(const struct tm_scan *k, tm_real *q, int states)
                 h[n] = v_exp(delta * a[n]) * h[n] + dx * b[n];
                 y += c[n] * h[n];
             }
-            sum += y * v_load(k->gate + k->row[t] * channels + i);
+            tm_vec gate = v_load(k->gate + k->row[t] * channels + i);
+            if (each)
+                v_store(q + (size_t)t * channels + i, y * gate);
+            else
+                sum += y * gate;
         }
-        v_store(q + i, sum);
+        if (!each)
+            v_store(q + i, sum);
     }
 }
 
 /* Scratch: decay and state of each step, and the lanes of the gradients of B and C: [steps][states] vectors each, and
  * one zero state before the first step. */
-TM_INLINE void backward(const struct tm_scan *k, const struct tm_scan_grad *g, int states)
+TM_INLINE void backward(const struct tm_scan *k, const struct tm_scan_grad *g, int states, bool each)
 {
     const size_t channels = (size_t)k->channels, ld = (size_t)k->ld_bc;
     const size_t step = (size_t)states * TM_LANES, all = (size_t)k->steps * step;
@@ -72,6 +77,8 @@ TM_INLINE void backward(const struct tm_scan *k, const struct tm_scan_grad *g, i
                 v_store(state_t + n * TM_LANES, h[n]);
             }
             tm_real *gate = g->gate + k->row[t] * channels + i;
+            if (each)
+                gq = v_load(g->q + (size_t)t * channels + i);
             v_store(gate, v_load(gate) + gq * y);
         }
 
@@ -84,6 +91,8 @@ TM_INLINE void backward(const struct tm_scan *k, const struct tm_scan_grad *g, i
             tm_real *gb = lanes_b + (size_t)t * step, *gc = lanes_c + (size_t)t * step;
             tm_vec x = v_load(k->x + (size_t)t * channels + i);
             tm_vec delta = v_load(k->delta + (size_t)t * channels + i);
+            if (each)
+                gq = v_load(g->q + (size_t)t * channels + i);
             tm_vec gy = gq * v_load(k->gate + k->row[t] * channels + i);
             tm_vec dx = delta * x, g_dx = zero, g_delta = zero;
             TM_UNROLL
@@ -123,16 +132,20 @@ TM_INLINE void backward(const struct tm_scan *k, const struct tm_scan_grad *g, i
 /* The published configuration, d_state 8, is compiled with its loops unrolled. */
 void TM_OP(tm_scan_forward)(const struct tm_scan *k, tm_real *q)
 {
-    if (k->states == 8)
-        forward(k, q, 8);
+    if (k->each)
+        forward(k, q, k->states, true);
+    else if (k->states == 8)
+        forward(k, q, 8, false);
     else
-        forward(k, q, k->states);
+        forward(k, q, k->states, false);
 }
 
 void TM_OP(tm_scan_backward)(const struct tm_scan *k, const struct tm_scan_grad *g)
 {
-    if (k->states == 8)
-        backward(k, g, 8);
+    if (k->each)
+        backward(k, g, k->states, true);
+    else if (k->states == 8)
+        backward(k, g, 8, false);
     else
-        backward(k, g, k->states);
+        backward(k, g, k->states, false);
 }

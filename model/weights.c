@@ -61,6 +61,9 @@ int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *
                        (most));
     HYPER_FIELDS(X)
 #undef X
+    if (!tm_hyper_published(h))
+        return tp_fail(e, TP_E_UNUSABLE, "a network with %s is an experiment: no weights file holds it",
+                       h->more_blocks ? "several blocks" : "a pooling other than the sum");
     if (h->d_model % TM_LIMIT_UNIT || h->summary_width % TM_LIMIT_UNIT)
         return tp_fail(e, TP_E_BAD_WEIGHTS, "d_model and summary_width must be multiples of %d", (int)TM_LIMIT_UNIT);
     if (h->features != tclfeat_cols(s))
@@ -497,7 +500,7 @@ int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_
     json_t *header = NULL;
     struct tm_model *model = NULL;
     struct tm_provenance provenance;
-    struct tm_hyper h;
+    struct tm_hyper h = {0};
     enum tclfeat_set set = TCLFEAT_TCLF_1;
     struct span span[TM_TENSORS] = {{0}};
     uint64_t length = 0;

@@ -12,7 +12,8 @@ enum { TM_WEIGHTS_MAX = 4 << 20 };
 /* Widest shapes that are accepted (and that inference and training have room for). Each is at least 2; d_model and
  * summary_width are multiples of TM_LIMIT_UNIT; summary is 0 or its feature set's columns. */
 enum { TM_LIMIT_WIDTH = 256, TM_LIMIT_STATE = 16, TM_LIMIT_CONV = 8, TM_LIMIT_RANK = 32, TM_LIMIT_UNIT = 16 };
-/* Within these limits, within TM_MAX_PARAMETERS, and fit for the feature set? 0 or BAD_WEIGHTS. */
+/* Within these limits, within TM_MAX_PARAMETERS, and fit for the feature set? 0 or BAD_WEIGHTS; UNUSABLE when it is not
+ * tm_hyper_published(). */
 int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *e);
 
 /* What a file says beside the tensors. */

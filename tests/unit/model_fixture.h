@@ -26,14 +26,16 @@ static inline double fixture_uniform(uint64_t seed, uint64_t k)
 static inline void fixture_weights(const struct tm_hyper *h, tm_real *w)
 {
     static const double centre[TM_TENSORS] = {
-        [TM_T_NORM_W] = 1, [TM_T_NORM_F_W] = 1, [TM_T_D] = 1, [TM_T_DT_PROJ_B] = -3};
-    static const double spread[TM_TENSORS] = {0.2, 0.2, 0.2,  0.2,  0.3,  0.1,  0.5, 0.5, 0.1,  0.35, 2,   0.3, 0.3,
-                                              0.1, 0.3, 0.12, 0.12, 0.12, 0.12, 0.1, 0.1, 0.15, 0.15, 0.2, 0.2};
+        [TM_T_NORM_W] = 1,   [TM_T_NORM_F_W] = 1, [TM_T_D] = 1,           [TM_T_DT_PROJ_B] = -3,
+        [TM_T_NORM_W_2] = 1, [TM_T_D_2] = 1,      [TM_T_DT_PROJ_B_2] = -3};
+    static const double spread[TM_TENSORS] = {0.2, 0.2, 0.2, 0.2,  0.3,  0.1,  0.5,  0.5, 0.1, 0.35, 2,    0.3,
+                                              0.3, 0.1, 0.3, 0.12, 0.12, 0.12, 0.12, 0.1, 0.1, 0.15, 0.15, 0.2,
+                                              0.2, 0.3, 0.1, 0.5,  0.5,  0.1,  0.35, 2,   0.3, 0.3,  0.1};
     struct tm_shape shape[TM_TENSORS];
     tm_layout(h, shape);
     for (int t = 0; t < TM_TENSORS; t++) {
         for (size_t j = 0; j < shape[t].size; j++) {
-            double c = t == TM_T_A_LOG ? log(1.0 + (double)(j % (size_t)h->d_state)) : centre[t];
+            double c = t == TM_T_A_LOG || t == TM_T_A_LOG_2 ? log(1.0 + (double)(j % (size_t)h->d_state)) : centre[t];
             w[shape[t].offset + j] = (float)(c + spread[t] * fixture_uniform(100 + (uint64_t)t, j));
         }
     }

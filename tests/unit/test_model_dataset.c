@@ -189,6 +189,50 @@ START_TEST(thousands_of_programs_stay_what_they_were)
 }
 END_TEST
 
+static const float *row_of(const struct tm_dataset *d, uint32_t i, uint32_t r)
+{
+    return d->rows + (size_t)d->ids[d->start[i] + r] * (size_t)d->cols;
+}
+
+START_TEST(a_masked_copy_lacks_rows_and_columns_and_nothing_else)
+{
+    static struct program p;
+    struct tm_dataset *d = tm_dataset_new(TCLFEAT_TCLF_1);
+    for (int i = 0; i < 3; i++) {
+        matmul(&p, "llvm", 2 << i, 8, "auto_unroll_max_step$16");
+        ck_assert_int_eq(tm_dataset_add(d, &p.r, "a", key_of(i), 0.5 + i, NULL, NULL), 1);
+    }
+    tm_dataset_set_noise(d, 1, 0.25);
+    const struct tm_mask nothing = {0}, rows = {.noise = true, .hardware_row = true, .task_row = true, .summary = true},
+                         unroll = {.columns.columns = TCLFEAT_BIT(STEP_UNROLL)};
+    struct tm_dataset *same = tm_dataset_masked(d, &nothing), *less = tm_dataset_masked(d, &rows),
+                      *mask = tm_dataset_masked(d, &unroll);
+    ck_assert(same && less && mask);
+    ck_assert_mem_eq(same->rows, d->rows, d->n_rows * (size_t)d->cols * sizeof *d->rows);
+    ck_assert_mem_eq(same->summary, d->summary, d->n * (size_t)d->summary_cols * sizeof *d->summary);
+    ck_assert_mem_eq(same->ids, d->ids, d->start[d->n] * sizeof *d->ids);
+    ck_assert_mem_eq(same->cost, d->cost, d->n * sizeof *d->cost);
+    ck_assert_mem_eq(same->noise, d->noise, d->n * sizeof *d->noise);
+    ck_assert_double_eq(less->noise[1], 0);
+    ck_assert_str_eq(tm_dataset_task_id(same, 0), "a");
+    ck_assert_int_eq(less->summary_cols, 0);
+    for (uint32_t i = 0; i < d->n; i++) {
+        ck_assert_uint_eq(less->start[i + 1] - less->start[i], d->start[i + 1] - d->start[i] - 2);
+        ck_assert_mem_eq(row_of(less, i, 0), row_of(d, i, 2), (size_t)d->cols * sizeof *d->rows);
+        check_program(d, i, (matmul(&p, "llvm", 2 << i, 8, "auto_unroll_max_step$16"), &p.r)); /* d is as it was */
+    }
+    /* the pragma is the last row; its limit is column 46 */
+    ck_assert_float_gt(row_of(d, 0, 6)[46], 0);
+    ck_assert_float_eq(row_of(mask, 0, 6)[46], 0);
+    ck_assert_mem_eq(row_of(mask, 0, 2), row_of(d, 0, 2), (size_t)d->cols * sizeof *d->rows);
+    ck_assert_int_eq(tm_dataset_add(less, &p.r, "a", key_of(9), 0.5, NULL, NULL), -TP_E_UNUSABLE);
+    tm_dataset_free(d);
+    tm_dataset_free(same);
+    tm_dataset_free(less);
+    tm_dataset_free(mask);
+}
+END_TEST
+
 START_TEST(freeing_nothing_is_fine)
 {
     tm_dataset_free(NULL);
@@ -208,6 +252,7 @@ int main(void)
     tcase_add_test(c, the_same_key_in_another_task_is_another_program);
     tcase_add_test(c, a_refused_program_leaves_no_trace);
     tcase_add_test(c, thousands_of_programs_stay_what_they_were);
+    tcase_add_test(c, a_masked_copy_lacks_rows_and_columns_and_nothing_else);
     tcase_add_test(c, freeing_nothing_is_fine);
     suite_add_tcase(suite, c);
     SRunner *r = srunner_create(suite);

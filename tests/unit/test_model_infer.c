@@ -532,6 +532,20 @@ START_TEST(outputs_are_clamped_and_finite_for_wild_weights)
 }
 END_TEST
 
+START_TEST(experiments_have_no_plan)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    for (int k = 0; k < 2; k++) {
+        h.more_blocks = k == 0;
+        h.pooling = k == 0 ? TM_POOL_SUM : TM_POOL_LAST;
+        struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
+        ck_assert_ptr_nonnull(m);
+        ck_assert_ptr_null(tm_plan_new(m));
+        tm_model_free(m);
+    }
+}
+END_TEST
+
 START_TEST(a_dataset_of_other_features_is_refused_and_the_batch_goes_on)
 {
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
@@ -606,6 +620,7 @@ int main(void)
     tcase_add_loop_test(c, a_batch_of_16384_runs_in_any_kernel_set, 0, n_sets);
     tcase_add_loop_test(c, the_longest_program_and_all_its_prefixes_fit, 0, n_sets);
     tcase_add_loop_test(c, outputs_are_clamped_and_finite_for_wild_weights, 0, n_sets);
+    tcase_add_test(c, experiments_have_no_plan);
     tcase_add_test(c, a_dataset_of_other_features_is_refused_and_the_batch_goes_on);
     tcase_add_test(c, predicting_a_dataset_gives_what_batches_give);
     suite_add_tcase(s, c);

@@ -73,6 +73,25 @@ START_TEST(a_network_without_summary_has_no_summary_tensors)
 }
 END_TEST
 
+START_TEST(a_second_block_follows_the_published_network)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    struct tm_model *one = tm_model_new(TCLFEAT_TCLF_1, &h, seed);
+    h.more_blocks = 1;
+    struct tm_model *two = tm_model_new(TCLFEAT_TCLF_1, &h, seed);
+    ck_assert(one && two);
+    ck_assert_mem_eq(one->w, two->w, one->n * sizeof *one->w);
+    for (int t = TM_T_NORM_W; t <= TM_T_OUT_PROJ_W; t++) {
+        const int second = t - TM_T_NORM_W + TM_T_NORM_W_2;
+        ck_assert_uint_eq(one->shape[second].size, 0);
+        ck_assert_uint_eq(two->shape[second].size, two->shape[t].size);
+        ck_assert_int_eq(tm_tensor_decays((enum tm_tensor)second), tm_tensor_decays((enum tm_tensor)t));
+    }
+    tm_model_free(one);
+    tm_model_free(two);
+}
+END_TEST
+
 START_TEST(initial_values_lie_in_their_ranges)
 {
     struct tm_model *m = fresh(seed);
@@ -129,7 +148,8 @@ START_TEST(decay_spares_a_log_d_norms_and_biases)
 {
     struct tm_model *m = fresh(seed);
     for (int t = 0; t < TM_TENSORS; t++)
-        ck_assert_int_eq(tm_tensor_decays((enum tm_tensor)t), m->shape[t].n_dims >= 2 && t != TM_T_A_LOG);
+        ck_assert_int_eq(tm_tensor_decays((enum tm_tensor)t),
+                         m->shape[t].n_dims >= 2 && t != TM_T_A_LOG && t != TM_T_A_LOG_2);
     tm_model_free(m);
 }
 END_TEST
@@ -200,6 +220,7 @@ int main(void)
     tcase_add_test(c, tensors_follow_each_other_on_cache_lines);
     tcase_add_test(c, shapes_are_those_of_pytorch);
     tcase_add_test(c, a_network_without_summary_has_no_summary_tensors);
+    tcase_add_test(c, a_second_block_follows_the_published_network);
     tcase_add_test(c, initial_values_lie_in_their_ranges);
     tcase_add_test(c, a_seed_fixes_the_weights);
     tcase_add_test(c, a_clone_is_equal_and_independent);

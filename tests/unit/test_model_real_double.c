@@ -29,10 +29,14 @@ static void net_init(struct net *n, struct tm_hyper h)
     fixture_weights(&h, n->w);
     fixture_data_init(&n->data, h.features, h.summary);
     /* narrow networks would hardly use their scan: larger B, C and time steps, or differences drown in rounding */
-    for (size_t j = 0; h.d_model < 128 && j < shape[TM_T_X_PROJ_W].size; j++)
-        n->w[shape[TM_T_X_PROJ_W].offset + j] *= 8;
-    for (size_t j = 0; h.d_model < 128 && j < shape[TM_T_DT_PROJ_B].size; j++)
-        n->w[shape[TM_T_DT_PROJ_B].offset + j] += 2.5;
+    for (int b = 0; h.d_model < 128 && b <= h.more_blocks; b++) {
+        const struct tm_shape *x_proj = &shape[b ? TM_T_X_PROJ_W_2 : TM_T_X_PROJ_W];
+        const struct tm_shape *dt_bias = &shape[b ? TM_T_DT_PROJ_B_2 : TM_T_DT_PROJ_B];
+        for (size_t j = 0; j < x_proj->size; j++)
+            n->w[x_proj->offset + j] *= 8;
+        for (size_t j = 0; j < dt_bias->size; j++)
+            n->w[dt_bias->offset + j] += 2.5;
+    }
     ck_assert_int_eq(tm_params_init(&n->p, &h, n->w, NULL), 0);
 }
 
@@ -78,7 +82,7 @@ static double central_difference(struct net *n, double *w, double eps)
 static double tensor_error(struct net *n, int t)
 {
     const struct tm_shape *shape = &n->p.shape[t];
-    static const double steps[] = {1e-5, 1e-6, 1e-4};
+    static const double steps[] = {1e-5, 1e-6, 1e-4, 3e-5, 3e-4};
     double max = 0, worst = 0;
     for (size_t j = 0; j < shape->size; j++)
         max = fmax(max, fabs(n->grad[shape->offset + j]));
@@ -104,7 +108,8 @@ static void check(struct tm_hyper h)
         if (n.p.shape[t].size == 0)
             continue;
         double error = tensor_error(&n, t);
-        ck_assert_msg(error <= 1e-6, "%s: %g", n.p.shape[t].name, error);
+        ck_assert_msg(error <= 1e-6, "pooling %d, %d blocks, %s: %g", (int)h.pooling, 1 + h.more_blocks,
+                      n.p.shape[t].name, error);
     }
     net_free(&n);
 }
@@ -134,6 +139,19 @@ START_TEST(gradients_of_an_odd_network_are_derivatives)
                             .summary_width = 16,
                             .head1 = 17,
                             .head2 = 9});
+}
+END_TEST
+
+START_TEST(gradients_of_every_pooling_and_number_of_blocks_are_derivatives)
+{
+    struct tm_hyper h = {
+        .features = 7, .embed = 5, .d_model = 16, .d_state = 3, .d_conv = 2, .dt_rank = 2, .head1 = 6, .head2 = 3};
+    for (h.more_blocks = 0; h.more_blocks < TM_MAX_BLOCKS; h.more_blocks++) {
+        for (int pooling = TM_POOL_SUM; pooling <= TM_POOL_LAST; pooling++) {
+            h.pooling = (enum tm_pooling)pooling;
+            check(h);
+        }
+    }
 }
 END_TEST
 
@@ -187,6 +205,7 @@ int main(void)
     tcase_add_test(c, gradients_of_the_published_network_are_derivatives);
     tcase_add_test(c, gradients_of_a_small_network_without_summary_are_derivatives);
     tcase_add_test(c, gradients_of_an_odd_network_are_derivatives);
+    tcase_add_test(c, gradients_of_every_pooling_and_number_of_blocks_are_derivatives);
     tcase_add_test(c, losses_have_the_gradients_they_return);
     suite_add_tcase(suite, c);
     SRunner *r = srunner_create(suite);

@@ -128,7 +128,7 @@ START_TEST(the_bytes_are_safetensors)
     char *text = header_text(&b);
     ck_assert_int_eq(strncmp(text, "{\"__metadata__\":{", 17), 0);
     size_t at = 0;
-    for (int t = 0; t < TM_TENSORS; t++) {
+    for (int t = 0; t < TM_TENSORS && m->shape[t].size; t++) {
         const struct tm_shape *s = &m->shape[t];
         char want[256], dims[64];
         if (s->n_dims == 1)
@@ -379,6 +379,26 @@ START_TEST(hyper_parameters_have_limits)
 }
 END_TEST
 
+START_TEST(experiments_are_not_written)
+{
+    struct tm_provenance p = {.role = "ac"};
+    struct tp_buf b = {0};
+    for (int k = 0; k < 3; k++) {
+        struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+        h.pooling = k == 0 ? TM_POOL_MEAN : k == 1 ? TM_POOL_LAST : TM_POOL_SUM;
+        h.more_blocks = k == 2;
+        struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
+        struct tp_err e;
+        ck_assert_ptr_nonnull(m);
+        ck_assert_int_eq(tm_weights_write(m, &p, &b, &e), -TP_E_UNUSABLE);
+        ck_assert_ptr_nonnull(strstr(e.detail, k == 2 ? "blocks" : "pooling"));
+        ck_assert_uint_eq(b.n, 0);
+        tm_model_free(m);
+    }
+    tp_buf_free(&b);
+}
+END_TEST
+
 START_TEST(saving_publishes_atomically)
 {
     char dir[] = "/tmp/tm_weights.XXXXXX", path[64], tmp[72];
@@ -423,6 +443,7 @@ int main(void)
     tcase_add_test(c, a_calibration_without_the_newer_numbers_is_read);
     tcase_add_test(c, a_provenance_out_of_form_is_not_written);
     tcase_add_test(c, hyper_parameters_have_limits);
+    tcase_add_test(c, experiments_are_not_written);
     tcase_add_test(c, saving_publishes_atomically);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

@@ -163,9 +163,9 @@ END_TEST
 START_TEST(a_newer_schema_is_refused)
 {
     static char bytes[65536];
-    size_t n =
-        make("PRAGMA application_id = 1952672868; PRAGMA user_version = 3; CREATE TABLE meta (x)", bytes, sizeof bytes);
-    refuse(bytes, n, TP_E_NEWER_SCHEMA, "schema 3, this tcld knows up to 2");
+    size_t n = make("PRAGMA application_id = 1952672868; PRAGMA user_version = 1000; CREATE TABLE meta (x)", bytes,
+                    sizeof bytes);
+    refuse(bytes, n, TP_E_NEWER_SCHEMA, "schema 1000, this tcld knows up to ");
 }
 END_TEST
 
