@@ -235,40 +235,33 @@ static void start_agent(struct loop *l, int number, const char *dir)
     int fd = open(out, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     if (getppid() != parent || fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
         _exit(127);
-    execl(opt.replay, "replay", "--url", tc_daemon_base(l->daemon), "--hardware", "fleet", "--agent", name, "--wait",
-          "--max", "16", "--delay", "0.01", "--logs", log, (char *)NULL);
+    execl(opt.replay, "replay", "--url", tc_daemon_base(l->daemon), "--hardware", "fleet", "--agent", name, "--max",
+          "16", "--delay", "0.01", "--logs", log, (char *)NULL);
     _exit(127);
 }
 
 static void stop(struct loop *l)
 {
-    int status;
-    for (int i = 0; i < AGENTS; i++)
-        kill(l->agent[i], SIGTERM);
-    for (int i = 0; i < AGENTS; i++)
-        if (waitpid(l->agent[i], &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            bench_die("agent %d did not end well", i);
     tc_http_free(l->http);
     tc_daemon_stop(l->daemon, 30);
     tc_daemon_free(l->daemon);
 }
 
-/* Until nothing is selected or on lease. Returns the measurements stored. */
-static double await_fleet(struct loop *l)
+/* A fleet that measures all that is selected; agents end when nothing is left. Returns the measurements stored. */
+static double run_fleet(struct loop *l, const char *dir)
 {
-    for (;; tc_sleep(0.05)) {
-        json_t *j = ask(l, "GET", "", NULL);
-        const int64_t left = tc_int(j, "/counts/candidates/selected", -1) + tc_int(j, "/counts/candidates/leased", -1);
-        const double measured = tc_num(j, "/counts/measurements");
-        json_decref(j);
-        if (left < 0)
-            bench_die("hardware without counts");
-        if (left == 0)
-            return measured;
-        for (int i = 0; i < AGENTS; i++)
-            if (waitpid(l->agent[i], NULL, WNOHANG) != 0)
-                bench_die("agent %d ended early", i);
-    }
+    int status;
+    for (int i = 0; i < AGENTS; i++)
+        start_agent(l, i, dir);
+    for (int i = 0; i < AGENTS; i++)
+        if (waitpid(l->agent[i], &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            bench_die("agent %d did not end well: see %s/%s-agent-%d", i, dir, l->method, i);
+    json_t *j = ask(l, "GET", "", NULL);
+    const double measured = tc_num(j, "/counts/measurements");
+    if (tc_int(j, "/counts/candidates/selected", -1) != 0 || tc_int(j, "/counts/candidates/leased", -1) != 0)
+        bench_die("the agents ended and left something");
+    json_decref(j);
+    return measured;
 }
 
 /* ---- quality ---- */
@@ -309,7 +302,7 @@ static void judge(struct loop *l, int round)
     free(score);
 }
 
-static void run_round(struct loop *l, int round)
+static void run_round(struct loop *l, int round, const char *dir)
 {
     const int64_t budget = llround((double)l->pooled * opt.percent / 100);
     double t = bench_wall(), last = t;
@@ -318,7 +311,7 @@ static void run_round(struct loop *l, int round)
         json_pack("{s:I, s:s, s:I}", "budget", (json_int_t)budget, "method", l->method, "seed", (json_int_t)opt.seed)));
     l->round[round].select = (t = bench_wall()) - last;
     last = t;
-    l->round[round].measured = await_fleet(l);
+    l->round[round].measured = run_fleet(l, dir);
     l->round[round].measure = (t = bench_wall()) - last;
     last = t;
     json_decref(job(l, "/retrain", json_pack("{s:s, s:I}", "mode", "finetune", "seed", (json_int_t)opt.seed)));
@@ -336,10 +329,8 @@ static void run(struct loop *l, const char *dir)
     post_pool(l);
     if (l->pooled < LEAST)
         bench_die("a pool of %lld programs: at least %d are wanted", (long long)l->pooled, LEAST);
-    for (int i = 0; i < AGENTS; i++)
-        start_agent(l, i, dir);
     for (int round = 1; round <= opt.rounds; round++)
-        run_round(l, round);
+        run_round(l, round, dir);
     stop(l);
 }
 
