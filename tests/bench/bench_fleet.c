@@ -4,6 +4,7 @@
  *
  *   bench_fleet [-t TCLD] [-a REPLAY] [-l folder of logs] [-k file of held-out workload keys] [-r rounds] [-f percent
  * of the pool in a round] [-s seed] [-n programs of a task in the pool]
+ *               [-e epochs of a training, 0: as the daemon chooses]
  *
  * Which programs are in the pool depends on their hashes alone. State, logs and output of agents lie under $TMPDIR. */
 #include "clients/client.h"
@@ -28,17 +29,17 @@ static const char *const methods[METHODS] = {"random", "rdu"}; /* random first: 
 
 static struct {
     const char *tcld, *replay, *logs, *keys;
-    int rounds, per_task;
+    int rounds, per_task, epochs;
     double percent;
     long seed;
-} opt = {"build/tcld",
-         "build/replay",
-         "../shared/data/public/x86-24t",
-         "../shared/data/splits/x86-24t.test.txt",
-         5,
-         100,
-         2,
-         1};
+} opt = {.tcld = "build/tcld",
+         .replay = "build/replay",
+         .logs = "../shared/data/public/x86-24t",
+         .keys = "../shared/data/splits/x86-24t.test.txt",
+         .rounds = 5,
+         .per_task = 100,
+         .percent = 2,
+         .seed = 1};
 
 /* ---- programs ---- */
 
@@ -314,7 +315,10 @@ static void run_round(struct loop *l, int round, const char *dir)
     l->round[round].measured = run_fleet(l, dir);
     l->round[round].measure = (t = bench_wall()) - last;
     last = t;
-    json_decref(job(l, "/retrain", json_pack("{s:s, s:I}", "mode", "finetune", "seed", (json_int_t)opt.seed)));
+    json_t *body = json_pack("{s:s, s:I}", "mode", "finetune", "seed", (json_int_t)opt.seed);
+    if (opt.epochs > 0)
+        json_object_set_new(body, "epochs", json_integer(opt.epochs));
+    json_decref(job(l, "/retrain", body));
     l->round[round].train = bench_wall() - last;
     judge(l, round);
     printf("%-6s round %d: %.0f measured, pairwise %.4f, top-1 %.4f; select %.1f s, measure %.1f s, train %.1f s\n",
@@ -376,7 +380,7 @@ int main(int argc, char **argv)
     static struct loop loop[METHODS];
     const char *tmp = getenv("TMPDIR");
     char dir[512];
-    for (int c; (c = getopt(argc, argv, "t:a:l:k:r:f:s:n:")) != -1;)
+    for (int c; (c = getopt(argc, argv, "t:a:l:k:r:f:s:n:e:")) != -1;)
         switch (c) {
         case 't':
             opt.tcld = optarg;
@@ -401,6 +405,9 @@ int main(int argc, char **argv)
             break;
         case 'n':
             opt.per_task = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'e':
+            opt.epochs = (int)strtol(optarg, NULL, 10);
             break;
         default:
             return 2;
