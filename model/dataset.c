@@ -269,12 +269,12 @@ static int by_value(const void *a, const void *b)
 double tm_noise(const double *costs, uint32_t n)
 {
     double v[NOISE_REPEATS];
-    if (n < 3)
+    size_t kept = n < NOISE_REPEATS ? n : NOISE_REPEATS;
+    if (kept < 3)
         return 0;
-    n = n < NOISE_REPEATS ? n : NOISE_REPEATS;
-    memcpy(v, costs, n * sizeof *v);
-    qsort(v, n, sizeof *v, by_value);
-    return NOISE_SCALE * sqrt(log(v[(n - 1) / 2] / v[0]));
+    memcpy(v, costs, kept * sizeof *v);
+    qsort(v, kept, sizeof *v, by_value);
+    return NOISE_SCALE * sqrt(log(v[(kept - 1) / 2] / v[0]));
 }
 
 void tm_dataset_set_noise(struct tm_dataset *d, uint32_t program, double noise)
