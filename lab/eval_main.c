@@ -22,6 +22,7 @@ static const char usage[] =
     "  --per-task N            seeded sample of N distinct programs of each training task (all)\n"
     "  --test-per-task N       at most N distinct valid programs of each test task (400)\n"
     "  --epochs N (40)  --seed N  --threads N  --batch-tasks N  --batch-programs N  --lr X\n"
+    "  --labels min|mean       what the model learns from: minimum or mean of the repeats (min)\n"
     "  --rank pairwise|lambda  ranking loss (pairwise)\n"
     "  --valid X               share of the training tasks that choose the epoch; 0: train on all, keep the last "
     "(0.1)\n"
@@ -42,6 +43,7 @@ enum {
     O_BP,
     O_LR,
     O_RANK,
+    O_LABELS,
     O_VALID,
     O_JSON,
     O_QUIET,
@@ -60,6 +62,7 @@ static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
                                         {"batch-programs", required_argument, 0, O_BP},
                                         {"lr", required_argument, 0, O_LR},
                                         {"rank", required_argument, 0, O_RANK},
+                                        {"labels", required_argument, 0, O_LABELS},
                                         {"valid", required_argument, 0, O_VALID},
                                         {"json", no_argument, 0, O_JSON},
                                         {"quiet", no_argument, 0, O_QUIET},
@@ -229,6 +232,13 @@ int tl_eval_main(int argc, char **argv)
             o.split.tlp = strcmp(optarg, "tlp") == 0;
             if (!o.split.tlp && strcmp(optarg, "tclf-1") != 0) {
                 fprintf(stderr, "lab eval: --features %s: tclf-1 and tlp are accepted\n", optarg);
+                goto out;
+            }
+            break;
+        case O_LABELS:
+            o.split.by_mean = strcmp(optarg, "mean") == 0;
+            if (!o.split.by_mean && strcmp(optarg, "min") != 0) {
+                fprintf(stderr, "lab eval: --labels %s: min and mean are accepted\n", optarg);
                 goto out;
             }
             break;

@@ -12,7 +12,7 @@
 
 /* ln min of two measurements of a program differs by about this times the root of the spread of the faster half */
 #define NOISE_SCALE 0.115
-enum { NOISE_REPEATS = 32 /* of the faster half that are looked at */ };
+enum { NOISE_REPEATS = 64 /* that are looked at, the first ones */ };
 
 struct table {
     uint32_t *slot;
@@ -260,26 +260,21 @@ int tm_dataset_add(struct tm_dataset *d, const struct tp_record *r, const char *
     return 1;
 }
 
-/* Lowest values to the front: enough of a sort for the median. */
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 double tm_noise(const double *costs, uint32_t n)
 {
-    double lowest[NOISE_REPEATS];
-    uint32_t kept = 0, half = (n + 1) / 2;
-    if (n < 3)
+    double v[NOISE_REPEATS];
+    size_t kept = n < NOISE_REPEATS ? n : NOISE_REPEATS;
+    if (kept < 3)
         return 0;
-    half = half < NOISE_REPEATS ? half : NOISE_REPEATS;
-    for (uint32_t i = 0; i < n; i++) { /* insertion into the sorted `half` lowest */
-        uint32_t at = kept < half ? kept++ : half;
-        if (at == half) {
-            if (costs[i] >= lowest[half - 1])
-                continue;
-            at = half - 1;
-        }
-        for (; at > 0 && lowest[at - 1] > costs[i]; at--)
-            lowest[at] = lowest[at - 1];
-        lowest[at] = costs[i];
-    }
-    return NOISE_SCALE * sqrt(log(lowest[half - 1] / lowest[0]));
+    memcpy(v, costs, kept * sizeof *v);
+    qsort(v, kept, sizeof *v, by_value);
+    return NOISE_SCALE * sqrt(log(v[(kept - 1) / 2] / v[0]));
 }
 
 void tm_dataset_set_noise(struct tm_dataset *d, uint32_t program, double noise)

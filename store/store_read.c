@@ -219,9 +219,12 @@ static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const
         if ((rc = st_load_program(r, st_col_int(&q, 2), st_col_str(&q, 1), e)) < 0)
             break;
         double cost = st_col_real(&q, 3);
-        if ((rc = load_costs(r, isnan(cost) ? (struct tp_str){0} : st_col_str(&q, 5), e)) < 0)
+        if ((rc = load_costs(r, st_col_str(&q, 5), e)) < 0)
             break;
-        r->rec.has_result = !isnan(cost);
+        if (isnan(cost)) { /* only failures: nothing to tell */
+            r->rec.has_result = false;
+            r->rec.result = (struct tp_result){0};
+        }
         if ((rc = fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(&q, 4))))
             break;
     }
