@@ -4,7 +4,6 @@
 
 #include "model/ops.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,17 +82,6 @@ const char *tm_simd_ignored(void)
 {
     pthread_once(&once, choose);
     return ignored[0] ? ignored : NULL;
-}
-
-static void single_threaded_blas(void)
-{
-    openblas_set_num_threads(1);
-}
-
-void tm_blas_init(void)
-{
-    static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
-    pthread_once(&blas_once, single_threaded_blas);
 }
 
 extern const struct tm_ops tm_ops_table_portable;

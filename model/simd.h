@@ -14,9 +14,4 @@ const char *tm_simd_set_name(enum tm_simd_set s);
 const char *tm_simd_name(void);    /* name of the choice (also declared in model/infer.h) */
 const char *tm_simd_ignored(void); /* what TCLD_SIMD asked for when that was not followed, else NULL */
 
-/* Whoever multiplies matrices calls this first: BLAS stays on the calling thread. Work is parallel above it; a BLAS
- * that forks inside would only cost, and its sums would depend on the number of cores. Any thread, any number of times.
- */
-void tm_blas_init(void);
-
 #endif

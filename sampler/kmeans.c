@@ -2,6 +2,7 @@
  * |x|^2 - 2 x.c + |c|^2, on one BLAS thread. Blocks and the order of sums are fixed, so threads change nothing. */
 #include "sampler/kmeans.h"
 
+#include "model/blas.h"
 #include "model/mem.h"
 #include "model/net.h"
 
