@@ -1,8 +1,8 @@
 /* Weights as the passes read them: the array itself plus the two tensors that the kernels want transposed.
  * A refresh costs microseconds and happens once per optimiser step, on the thread that made it. */
-#include "model/blas.h"
 #include "model/real_tape.h"
 
+#include "model/blas.h"
 #include "model/mem.h"
 #include "model/simd.h"
 
