@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,7 +344,7 @@ START_TEST(overload_is_503_with_retry_after)
 }
 END_TEST
 
-static volatile bool loaded;
+static atomic_bool loaded;
 
 static void *keep_asking(void *arg)
 {
