@@ -1,8 +1,8 @@
 /* Kept runs: one small JSON file each, DIR/<variant>.<seed>.<digest of everything it depends on>.json. */
 #include "lab/ablate.h"
+#include "lab/cli.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -105,23 +105,13 @@ int tl_outcome_save(const char *dir, const char *settings, int variant, uint64_t
                     struct tp_err *e)
 {
     struct tp_buf id = {0}, path = {0}, text = {0};
-    FILE *f = NULL;
-    int rc = 0;
+    int rc;
     identity(&id, settings, variant);
     path_of(&path, dir, &id, variant, seed);
     if (!id.oom)
         print(&text, &id, r);
-    if (id.oom || path.oom || text.oom) {
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the text of a run");
-        goto out;
-    }
-    f = fopen(path.p, "w");
-    bool failed = f == NULL || fwrite(text.p, 1, text.n, f) != text.n;
-    if (f && fclose(f))
-        failed = true;
-    if (failed)
-        rc = tp_fail(e, TP_E_IO, "%s: %s", path.p, strerror(errno));
-out:
+    rc = id.oom || path.oom ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the text of a run")
+                            : tl_write_file(path.p, &text, e);
     tp_buf_free(&id);
     tp_buf_free(&path);
     tp_buf_free(&text);

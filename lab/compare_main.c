@@ -1,17 +1,15 @@
 /* `lab compare`: options in, every model on every seed's split, then table, JSON and plots. */
+#include "lab/cli.h"
 #include "lab/compare.h"
 #include "lab/eval.h"
 #include "lab/lab.h"
 #include "model/infer.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,62 +33,15 @@ static const char usage[] =
     "  --python PATH (/usr/bin/python3)  --peers PATH (tests/lab/peers.py)\n"
     "  --json                  the JSON on standard output, not the table\n";
 
-enum {
-    O_LOGS = 1,
-    O_TEST,
-    O_KNOWN,
-    O_MODELS,
-    O_PER_TASK,
-    O_TEST_PER_TASK,
-    O_LABELS,
-    O_SEEDS,
-    O_EPOCHS,
-    O_THREADS,
-    O_PEER_EPOCHS,
-    O_PEER_SET,
-    O_PEER_THREADS,
-    O_QUICK,
-    O_OUT,
-    O_NAME,
-    O_PYTHON,
-    O_PEERS,
-    O_JSON,
-    O_HELP
-};
-static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
-                                        {"test", required_argument, 0, O_TEST},
-                                        {"known", no_argument, 0, O_KNOWN},
-                                        {"models", required_argument, 0, O_MODELS},
-                                        {"per-task", required_argument, 0, O_PER_TASK},
-                                        {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
-                                        {"labels", required_argument, 0, O_LABELS},
-                                        {"seeds", required_argument, 0, O_SEEDS},
-                                        {"epochs", required_argument, 0, O_EPOCHS},
-                                        {"threads", required_argument, 0, O_THREADS},
-                                        {"peer-epochs", required_argument, 0, O_PEER_EPOCHS},
-                                        {"peer-set", required_argument, 0, O_PEER_SET},
-                                        {"peer-threads", required_argument, 0, O_PEER_THREADS},
-                                        {"quick", no_argument, 0, O_QUICK},
-                                        {"out", required_argument, 0, O_OUT},
-                                        {"name", required_argument, 0, O_NAME},
-                                        {"python", required_argument, 0, O_PYTHON},
-                                        {"peers", required_argument, 0, O_PEERS},
-                                        {"json", no_argument, 0, O_JSON},
-                                        {"help", no_argument, 0, O_HELP},
-                                        {0, 0, 0, 0}};
-
 static const char *const names[TL_MODELS] = {"tcld", "tcld-tlp", "tlp", "mlp", "xgb", "xgbrank", "random"};
 
 struct session {
-    struct tl_corpus *corpus;
-    char **keys;
-    size_t n_keys;
+    struct tl_cli cli;
     struct tl_eval_opts eval;
     struct tl_peer_opts peer;
     struct tl_compare cmp;
     char script[4096], epochs[2][32];
     int peer_epochs; /* 0: their own */
-    bool json;
 };
 
 static bool ours(const char *name)
@@ -140,7 +91,7 @@ static int run_ours(struct session *s, const struct tl_split *split, struct tl_c
     o.progress = progress;
     o.progress_arg = &w;
     double t0 = cpu_seconds();
-    if (rc == 0 && (rc = tl_eval_split(s->corpus, split, &o, &r, &model, e)) == 0) {
+    if (rc == 0 && (rc = tl_eval_split(s->cli.corpus, split, &o, &r, &model, e)) == 0) {
         double t1 = cpu_seconds();
         rc = tm_predict_dataset(model, split->d, split->test, split->n_test, score, latency, NULL);
         t->predict_seconds = cpu_seconds() - t1;
@@ -172,7 +123,7 @@ static int run_theirs(struct session *s, const struct tl_split *split, struct tl
         rc = tl_peer_run(m, split, s->eval.split.seed, &s->peer, t, score, e);
     }
     if (rc == 0)
-        rc = tl_score_make(s->corpus, split, NULL, s->eval.split.min_programs, score, NULL, &t->score, e);
+        rc = tl_score_make(s->cli.corpus, split, NULL, s->eval.split.min_programs, score, NULL, &t->score, e);
     free(score);
     return rc;
 }
@@ -214,7 +165,7 @@ static int run_seed(struct session *s, int seed, struct tp_err *e)
     s->eval.split.seed = o.seed = (uint64_t)seed + 1;
     for (int tlp = 0; tlp < 2 && rc == 0; tlp++) {
         o.tlp = tlp;
-        rc = tl_split_make(s->corpus, s->keys, s->n_keys, &o, &split[tlp], e);
+        rc = tl_split_make(s->cli.corpus, s->cli.keys, s->cli.n_keys, &o, &split[tlp], e);
     }
     for (int i = 0; i < s->cmp.n_models && rc == 0; i++) {
         struct tl_contender *m = &s->cmp.model[i];
@@ -254,11 +205,7 @@ static int prepare(struct session *s, const char *list, struct tp_err *e)
     int rc = 0;
     for (int i = 0; i < TL_MODELS && rc == 0; i++) {
         struct tl_contender *m = &s->cmp.model[s->cmp.n_models];
-        const char *at = list ? strstr(list, names[i]) : names[i];
-        const size_t n = strlen(names[i]);
-        while (at && list && ((at > list && at[-1] != ',') || (at[n] && at[n] != ',')))
-            at = strstr(at + 1, names[i]);
-        if (at == NULL && i > 0)
+        if (list && i > 0 && !tl_listed(list, names[i]))
             continue;
         *m = (struct tl_contender){.name = names[i], .trial = calloc((size_t)s->cmp.seeds, sizeof *m->trial)};
         s->cmp.n_models++;
@@ -276,19 +223,6 @@ static int prepare(struct session *s, const char *list, struct tp_err *e)
     return rc;
 }
 
-static bool number(const char *opt, const char *text, double lo, double hi, double *out)
-{
-    char *end;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (errno || end == text || *end || !(v >= lo && v <= hi)) {
-        fprintf(stderr, "lab compare: --%s %s: a number from %g to %g is accepted\n", opt, text, lo, hi);
-        return false;
-    }
-    *out = v;
-    return true;
-}
-
 /* The script: beside the working folder, else beside the binary's. */
 static void find_script(struct session *s)
 {
@@ -301,22 +235,6 @@ static void find_script(struct session *s)
         n--;
     memcpy(s->script + (n ? n - 1 : 0), tail, sizeof tail);
     s->peer.script = s->script;
-}
-
-/* mkdir -p */
-static int make_folder(const char *path, struct tp_err *e)
-{
-    char part[4096];
-    for (size_t i = 1; i < sizeof part; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        snprintf(part, i + 1, "%s", path);
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return tp_fail(e, TP_E_IO, "%s: %s", part, strerror(errno));
-        if (path[i] == '\0')
-            return 0;
-    }
-    return tp_fail(e, TP_E_IO, "the path of --out is too long");
 }
 
 static int print_file(const char *dir, const char *name)
@@ -336,6 +254,12 @@ static void set(struct session *s, const char *change)
         s->peer.set[s->peer.n_set++] = change;
 }
 
+static int peer_set(void *to, char *text)
+{
+    set(to, text);
+    return TL_GO_ON;
+}
+
 static void set_epochs(struct session *s)
 {
     static const char *const of[2] = {"tlp", "mlp"};
@@ -345,119 +269,73 @@ static void set_epochs(struct session *s)
     }
 }
 
-static void quick(struct session *s)
+static int quick(void *to, char *text)
 {
+    struct session *s = to;
+    (void)text;
     s->eval.train.epochs = 20;
     s->peer_epochs = 12;
     set(s, "tlp.bf16=1");
     s->cmp.seeds = 1;
+    return TL_GO_ON;
+}
+
+static int run(struct session *s, const char *models, struct tp_err *e)
+{
+    int rc = tl_folder(s->peer.dir, e);
+    if (rc == 0)
+        rc = prepare(s, models, e);
+    for (int seed = 0; seed < s->cmp.seeds && rc == 0; seed++)
+        rc = run_seed(s, seed, e);
+    return rc ? rc : tl_compare_write(&s->cmp, s->peer.dir, e);
 }
 
 int tl_compare_main(int argc, char **argv)
 {
-    static struct session s;
-    const char *test = NULL, *models = NULL;
-    int opt, rc = 2;
-    double v;
+    static struct session s = {.cli = {.command = "compare", .usage = usage}};
+    const char *models = NULL;
     struct tp_err e = {0};
     tl_eval_defaults(&s.eval);
     s.eval.train.threads = tl_cores();
     s.peer = (struct tl_peer_opts){.python = "/usr/bin/python3", .dir = "build/lab-out/compare"};
     s.cmp.seeds = 3;
     find_script(&s);
-    s.corpus = tl_corpus_new();
-    if (s.corpus == NULL)
-        return 1;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (opt) {
-        case O_LOGS:
-            s.cmp.logs = s.cmp.logs ? s.cmp.logs : optarg;
-            if (tl_corpus_read(s.corpus, optarg, &e))
-                goto fail;
-            break;
-        case O_KNOWN:
-            s.eval.split.holdout = TL_BY_PROGRAM;
-            break;
-        case O_LABELS:
-            s.eval.split.by_mean = strcmp(optarg, "mean") == 0;
-            if (!s.eval.split.by_mean && strcmp(optarg, "min") != 0) {
-                fprintf(stderr, "lab compare: --labels %s: min and mean are accepted\n", optarg);
-                goto out;
-            }
-            break;
-        case O_PEER_SET:
-            set(&s, optarg);
-            break;
-        case O_QUICK:
-            quick(&s);
-            break;
-        case O_JSON:
-            s.json = true;
-            break;
-#define T(O, dest)                                                                                                     \
-    case O:                                                                                                            \
-        dest = optarg;                                                                                                 \
-        break;
-            T(O_TEST, test)
-            T(O_MODELS, models)
-            T(O_OUT, s.peer.dir)
-            T(O_NAME, s.cmp.logs)
-            T(O_PYTHON, s.peer.python)
-            T(O_PEERS, s.peer.script)
-#undef T
-#define N(O, name, lo, hi, dest)                                                                                       \
-    case O:                                                                                                            \
-        if (!number(name, optarg, lo, hi, &v))                                                                         \
-            goto out;                                                                                                  \
-        dest = (__typeof__(dest))v;                                                                                    \
-        break;
-            N(O_PER_TASK, "per-task", 1, 1e9, s.eval.split.per_task)
-            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, s.eval.split.test_per_task)
-            N(O_SEEDS, "seeds", 1, TL_SEEDS, s.cmp.seeds)
-            N(O_EPOCHS, "epochs", 1, 10000, s.eval.train.epochs)
-            N(O_THREADS, "threads", 1, 256, s.eval.train.threads)
-            N(O_PEER_EPOCHS, "peer-epochs", 1, 10000, s.peer_epochs)
-            N(O_PEER_THREADS, "peer-threads", 1, 256, s.peer.threads)
-#undef N
-        case O_HELP:
-            fputs(usage, stdout);
-            rc = 0;
-            goto out;
-        default:
-            fputs(usage, stderr);
-            goto out;
-        }
-    }
-    for (; optind < argc; optind++) /* --logs DIR FILE FILE */
-        if (tl_corpus_read(s.corpus, argv[optind], &e))
-            goto fail;
-    if ((test == NULL) != (s.eval.split.holdout == TL_BY_PROGRAM) || s.corpus->lines == 0) {
-        fputs(usage, stderr);
-        goto out;
-    }
-    if (test && tl_keys_read(test, &s.keys, &s.n_keys))
+    const struct tl_option options[] = {
+        {.name = "known", .kind = TL_FLAG, .to = &s.cli.known},
+        {.name = "labels", .kind = TL_CHOICE, .to = &s.eval.split.by_mean, .first = "min", .second = "mean"},
+        {.name = "models", .kind = TL_TEXT, .to = &models},
+        {.name = "out", .kind = TL_TEXT, .to = &s.peer.dir},
+        {.name = "name", .kind = TL_TEXT, .to = &s.cmp.logs},
+        {.name = "python", .kind = TL_TEXT, .to = &s.peer.python},
+        {.name = "peers", .kind = TL_TEXT, .to = &s.peer.script},
+        {.name = "peer-set", .kind = TL_CALL, .to = &s, .call = peer_set},
+        {.name = "quick", .kind = TL_DO, .to = &s, .call = quick},
+        TL_NUMBER("per-task", &s.eval.split.per_task, 1, 1e9),
+        TL_NUMBER("test-per-task", &s.eval.split.test_per_task, 2, 1e9),
+        TL_NUMBER("seeds", &s.cmp.seeds, 1, TL_SEEDS),
+        TL_NUMBER("epochs", &s.eval.train.epochs, 1, 10000),
+        TL_NUMBER("threads", &s.eval.train.threads, 1, 256),
+        TL_NUMBER("peer-epochs", &s.peer_epochs, 1, 10000),
+        TL_NUMBER("peer-threads", &s.peer.threads, 1, 256),
+    };
+    int rc = tl_cli_read(&s.cli, argc, argv, options, sizeof options / sizeof *options);
+    if (rc != TL_GO_ON)
         goto out;
     set_epochs(&s);
+    s.eval.split.holdout = s.cli.known ? TL_BY_PROGRAM : TL_BY_TASK;
     s.peer.threads = s.peer.threads ? s.peer.threads : s.eval.train.threads;
+    s.cmp.logs = s.cmp.logs ? s.cmp.logs : s.cli.logs;
     s.cmp.per_task = s.eval.split.per_task;
-    s.cmp.known = test == NULL;
+    s.cmp.known = s.cli.known;
     s.cmp.by_mean = s.eval.split.by_mean;
-    rc = 1;
-    if (make_folder(s.peer.dir, &e) || prepare(&s, models, &e))
-        goto fail;
-    for (int seed = 0; seed < s.cmp.seeds; seed++)
-        if (run_seed(&s, seed, &e))
-            goto fail;
-    if (tl_compare_write(&s.cmp, s.peer.dir, &e))
-        goto fail;
-    rc = print_file(s.peer.dir, s.json ? "compare.json" : "compare.md") ? 1 : 0;
-    goto out;
-fail:
-    fprintf(stderr, "lab compare: %s\n", e.detail);
-    rc = 1;
+    if (run(&s, models, &e)) {
+        fprintf(stderr, "lab compare: %s\n", e.detail);
+        rc = 1;
+    } else {
+        rc = print_file(s.peer.dir, s.cli.json ? "compare.json" : "compare.md") ? 1 : 0;
+    }
 out:
     tl_compare_free(&s.cmp);
-    tl_keys_free(s.keys, s.n_keys);
-    tl_corpus_free(s.corpus);
+    tl_cli_free(&s.cli);
     return rc;
 }

@@ -1,10 +1,9 @@
 /* `lab eval`: options in, one experiment, a table or JSON out. */
+#include "lab/cli.h"
 #include "lab/eval.h"
 #include "lab/lab.h"
 #include "model/infer.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,70 +28,16 @@ static const char usage[] =
     "  --json                  one JSON object on standard output\n"
     "  --quiet                 no progress\n";
 
-enum {
-    O_LOGS = 1,
-    O_TEST,
-    O_KNOWN,
-    O_FEATURES,
-    O_PER_TASK,
-    O_TEST_PER_TASK,
-    O_EPOCHS,
-    O_SEED,
-    O_THREADS,
-    O_BT,
-    O_BP,
-    O_LR,
-    O_RANK,
-    O_LABELS,
-    O_VALID,
-    O_JSON,
-    O_QUIET,
-    O_HELP
-};
-static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
-                                        {"test", required_argument, 0, O_TEST},
-                                        {"known", no_argument, 0, O_KNOWN},
-                                        {"features", required_argument, 0, O_FEATURES},
-                                        {"per-task", required_argument, 0, O_PER_TASK},
-                                        {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
-                                        {"epochs", required_argument, 0, O_EPOCHS},
-                                        {"seed", required_argument, 0, O_SEED},
-                                        {"threads", required_argument, 0, O_THREADS},
-                                        {"batch-tasks", required_argument, 0, O_BT},
-                                        {"batch-programs", required_argument, 0, O_BP},
-                                        {"lr", required_argument, 0, O_LR},
-                                        {"rank", required_argument, 0, O_RANK},
-                                        {"labels", required_argument, 0, O_LABELS},
-                                        {"valid", required_argument, 0, O_VALID},
-                                        {"json", no_argument, 0, O_JSON},
-                                        {"quiet", no_argument, 0, O_QUIET},
-                                        {"help", no_argument, 0, O_HELP},
-                                        {0, 0, 0, 0}};
-
 static int progress(void *arg, const struct tm_progress *p)
 {
     int *last = arg;
     if (isatty(2))
         fprintf(stderr, "\r  epoch %2d/%d  %3.0f %%  loss %.4f  valid pairwise %.4f ", p->epoch, p->epochs,
                 100 * p->fraction, p->loss, p->valid_pairwise);
-    else if (p->epoch != *last)
-        fprintf(stderr, "  epoch %2d/%d  loss %.4f  valid pairwise %.4f\n", p->epoch, p->epochs, p->loss,
-                p->valid_pairwise);
+    else
+        return tl_progress_lines(arg, p);
     *last = p->epoch;
     return 0;
-}
-
-static bool number(const char *opt, const char *text, double lo, double hi, double *out)
-{
-    char *end;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (errno || end == text || *end || !(v >= lo && v <= hi)) {
-        fprintf(stderr, "lab eval: --%s %s: a number from %g to %g is accepted\n", opt, text, lo, hi);
-        return false;
-    }
-    *out = v;
-    return true;
 }
 
 static void print_json(const struct tl_eval_result *r, const struct tl_eval_opts *o, const struct tl_corpus *c)
@@ -206,89 +151,32 @@ int tl_eval_main(int argc, char **argv)
     struct tl_eval_opts o;
     tl_eval_defaults(&o);
     o.train.threads = tl_cores();
-    const char *test = NULL;
-    bool json = false, quiet = false;
-    int opt, rc = 2, last_epoch = 0;
-    double v;
-    char **keys = NULL;
-    size_t n_keys = 0;
+    bool quiet = false, lambda = false;
+    int last_epoch = 0;
     struct tp_err e = {0};
-    struct tl_corpus *c = tl_corpus_new();
-    if (c == NULL)
-        return 1;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (opt) {
-        case O_LOGS:
-            if (tl_corpus_read(c, optarg, &e))
-                goto fail;
-            break;
-        case O_TEST:
-            test = optarg;
-            break;
-        case O_KNOWN:
-            o.split.holdout = TL_BY_PROGRAM;
-            break;
-        case O_FEATURES:
-            o.split.tlp = strcmp(optarg, "tlp") == 0;
-            if (!o.split.tlp && strcmp(optarg, "tclf-1") != 0) {
-                fprintf(stderr, "lab eval: --features %s: tclf-1 and tlp are accepted\n", optarg);
-                goto out;
-            }
-            break;
-        case O_LABELS:
-            o.split.by_mean = strcmp(optarg, "mean") == 0;
-            if (!o.split.by_mean && strcmp(optarg, "min") != 0) {
-                fprintf(stderr, "lab eval: --labels %s: min and mean are accepted\n", optarg);
-                goto out;
-            }
-            break;
-        case O_RANK:
-            o.train.rank = strcmp(optarg, "lambda") == 0 ? TM_RANK_LAMBDA : TM_RANK_PAIRWISE;
-            if (o.train.rank == TM_RANK_PAIRWISE && strcmp(optarg, "pairwise") != 0) {
-                fprintf(stderr, "lab eval: --rank %s: pairwise and lambda are accepted\n", optarg);
-                goto out;
-            }
-            break;
-#define N(O, name, lo, hi, dest)                                                                                       \
-    case O:                                                                                                            \
-        if (!number(name, optarg, lo, hi, &v))                                                                         \
-            goto out;                                                                                                  \
-        dest = (__typeof__(dest))v;                                                                                    \
-        break;
-            N(O_PER_TASK, "per-task", 1, 1e9, o.split.per_task)
-            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, o.split.test_per_task)
-            N(O_EPOCHS, "epochs", 1, 10000, o.train.epochs)
-            N(O_SEED, "seed", 0, 9007199254740992.0, o.split.seed)
-            N(O_THREADS, "threads", 1, 256, o.train.threads)
-            N(O_BT, "batch-tasks", 1, 1024, o.train.tasks_per_batch)
-            N(O_BP, "batch-programs", 2, 4096, o.train.programs_per_task)
-            N(O_LR, "lr", 1e-8, 1, o.train.lr)
-            N(O_VALID, "valid", 0, 0.9, o.split.valid_fraction)
-#undef N
-        case O_JSON:
-            json = true;
-            break;
-        case O_QUIET:
-            quiet = true;
-            break;
-        case O_HELP:
-            fputs(usage, stdout);
-            rc = 0;
-            goto out;
-        default:
-            fputs(usage, stderr);
-            goto out;
-        }
-    }
-    for (; optind < argc; optind++) /* --logs DIR FILE FILE */
-        if (tl_corpus_read(c, argv[optind], &e))
-            goto fail;
-    if ((test == NULL) != (o.split.holdout == TL_BY_PROGRAM) || c->lines == 0) {
-        fputs(usage, stderr);
+    struct tl_cli cli = {.command = "eval", .usage = usage};
+    const struct tl_option options[] = {
+        {.name = "known", .kind = TL_FLAG, .to = &cli.known},
+        {.name = "features", .kind = TL_CHOICE, .to = &o.split.tlp, .first = "tclf-1", .second = "tlp"},
+        {.name = "labels", .kind = TL_CHOICE, .to = &o.split.by_mean, .first = "min", .second = "mean"},
+        {.name = "rank", .kind = TL_CHOICE, .to = &lambda, .first = "pairwise", .second = "lambda"},
+        {.name = "quiet", .kind = TL_FLAG, .to = &quiet},
+        TL_NUMBER("per-task", &o.split.per_task, 1, 1e9),
+        TL_NUMBER("test-per-task", &o.split.test_per_task, 2, 1e9),
+        TL_NUMBER("epochs", &o.train.epochs, 1, 10000),
+        TL_NUMBER("seed", &o.split.seed, 0, 9007199254740992.0),
+        TL_NUMBER("threads", &o.train.threads, 1, 256),
+        TL_NUMBER("batch-tasks", &o.train.tasks_per_batch, 1, 1024),
+        TL_NUMBER("batch-programs", &o.train.programs_per_task, 2, 4096),
+        TL_NUMBER("lr", &o.train.lr, 1e-8, 1),
+        TL_NUMBER("valid", &o.split.valid_fraction, 0, 0.9),
+    };
+    int rc = tl_cli_read(&cli, argc, argv, options, sizeof options / sizeof *options);
+    if (rc != TL_GO_ON)
         goto out;
-    }
-    if (test && tl_keys_read(test, &keys, &n_keys))
-        goto out;
+    const struct tl_corpus *c = cli.corpus;
+    o.split.holdout = cli.known ? TL_BY_PROGRAM : TL_BY_TASK;
+    o.train.rank = lambda ? TM_RANK_LAMBDA : TM_RANK_PAIRWISE;
     if (c->rejected && !quiet)
         fprintf(stderr, "lab: %zu of %zu records not used; the first, line %ld: %s\n", c->rejected, c->lines,
                 c->first_error.line, c->first_error.detail);
@@ -297,19 +185,16 @@ int tl_eval_main(int argc, char **argv)
         o.progress_arg = &last_epoch;
     }
     struct tl_eval_result r;
-    if (tl_eval_run(c, keys, n_keys, &o, &r, &e))
-        goto fail;
+    rc = tl_eval_run(c, cli.keys, cli.n_keys, &o, &r, &e) ? 1 : 0;
+    if (rc) {
+        fprintf(stderr, "lab: %s\n", e.detail);
+        goto out;
+    }
     if (!quiet && isatty(2))
         fputc('\n', stderr);
-    json ? print_json(&r, &o, c) : print_table(&r);
+    cli.json ? print_json(&r, &o, c) : print_table(&r);
     tl_eval_free(&r);
-    rc = 0;
-    goto out;
-fail:
-    fprintf(stderr, "lab: %s\n", e.detail);
-    rc = 1;
 out:
-    tl_keys_free(keys, n_keys);
-    tl_corpus_free(c);
+    tl_cli_free(&cli);
     return rc;
 }

@@ -1,4 +1,5 @@
 /* Finished cells of `lab rdu` on disk: one JSON object a file. */
+#include "lab/cli.h"
 #include "lab/rdu.h"
 
 #include "model/mem.h"
@@ -87,12 +88,7 @@ int tl_rdu_cell_write(const char *path, const char *settings, const struct tl_rd
     put_array(&b, "top1", c->top1, c->n);
     put_array(&b, "top5", c->top5, c->n);
     tp_buf_puts(&b, "}\n");
-    int rc = b.oom ? -1 : 0;
-    FILE *f = rc == 0 ? fopen(path, "w") : NULL;
-    if (f == NULL || fwrite(b.p, 1, b.n, f) != b.n)
-        rc = -1;
-    if (f && fclose(f))
-        rc = -1;
+    int rc = tl_write_file(path, &b, e);
     tp_buf_free(&b);
-    return rc ? tp_fail(e, TP_E_IO, "%s cannot be written", path) : 0;
+    return rc;
 }

@@ -1,13 +1,11 @@
 /* `lab rdu`: options in, cells, a table, JSON and plots out. */
+#include "lab/cli.h"
 #include "lab/lab.h"
 #include "lab/rdu.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char usage[] =
     "usage: lab rdu --logs DIR|FILE... --test KEYFILE [OPTION...]\n"
@@ -29,87 +27,42 @@ static const char usage[] =
     "  --threads N  --json     JSON instead of the table on standard output\n"
     "  --quiet                 no progress\n";
 
-enum {
-    O_LOGS = 1,
-    O_TEST,
-    O_PER_TASK,
-    O_TEST_PER_TASK,
-    O_BUDGETS,
-    O_METHODS,
-    O_SEEDS,
-    O_STEPS,
-    O_EPOCHS,
-    O_TUNE,
-    O_OUT,
-    O_THREADS,
-    O_JSON,
-    O_QUIET,
-    O_HELP
-};
-static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
-                                        {"test", required_argument, 0, O_TEST},
-                                        {"per-task", required_argument, 0, O_PER_TASK},
-                                        {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
-                                        {"budgets", required_argument, 0, O_BUDGETS},
-                                        {"methods", required_argument, 0, O_METHODS},
-                                        {"seeds", required_argument, 0, O_SEEDS},
-                                        {"steps", required_argument, 0, O_STEPS},
-                                        {"epochs", required_argument, 0, O_EPOCHS},
-                                        {"tune", required_argument, 0, O_TUNE},
-                                        {"out", required_argument, 0, O_OUT},
-                                        {"threads", required_argument, 0, O_THREADS},
-                                        {"json", no_argument, 0, O_JSON},
-                                        {"quiet", no_argument, 0, O_QUIET},
-                                        {"help", no_argument, 0, O_HELP},
-                                        {0, 0, 0, 0}};
-
-static bool number(const char *opt, const char *text, double lo, double hi, double *out)
+/* Ascending percents. */
+static int budgets(void *to, char *text)
 {
-    char *end;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (errno || end == text || *end || !(v >= lo && v <= hi)) {
-        fprintf(stderr, "lab rdu: --%s %s: a number from %g to %g is accepted\n", opt, text, lo, hi);
-        return false;
-    }
-    *out = v;
-    return true;
-}
-
-/* Ascending percents. text is cut in place, here and below. */
-static bool budgets(struct tl_rdu_opts *o, char *text)
-{
+    struct tl_rdu_opts *o = to;
     char *save = NULL;
     double v;
     o->n_budgets = 0;
     for (char *p = strtok_r(text, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
-        if (!number("budgets", p, 0.001, 100, &v))
-            return false;
+        if (!tl_cli_number("rdu", "budgets", p, 0.001, 100, &v))
+            return 2;
         if (o->n_budgets == TL_RDU_BUDGETS || (o->n_budgets && v / 100 <= o->budget[o->n_budgets - 1])) {
             fprintf(stderr, "lab rdu: --budgets: at most %d, ascending\n", TL_RDU_BUDGETS);
-            return false;
+            return 2;
         }
         o->budget[o->n_budgets++] = v / 100;
     }
-    return o->n_budgets > 0;
+    return o->n_budgets > 0 ? TL_GO_ON : 2;
 }
 
-static bool methods(struct tl_rdu_opts *o, char *text)
+static int methods(void *to, char *text)
 {
+    struct tl_rdu_opts *o = to;
     struct tp_err e;
     char *save = NULL;
     o->n_methods = 0;
     for (char *p = strtok_r(text, ",", &save); p; p = strtok_r(NULL, ",", &save)) {
         if (o->n_methods == TL_RDU_METHODS) {
             fprintf(stderr, "lab rdu: --methods: at most %d\n", TL_RDU_METHODS);
-            return false;
+            return 2;
         }
         if (tl_rdu_method_parse(p, &o->method[o->n_methods++], &e)) {
             fprintf(stderr, "lab rdu: %s\n", e.detail);
-            return false;
+            return 2;
         }
     }
-    return o->n_methods > 0;
+    return o->n_methods > 0 ? TL_GO_ON : 2;
 }
 
 static void defaults(struct tl_rdu_opts *o)
@@ -125,35 +78,14 @@ static void defaults(struct tl_rdu_opts *o)
     methods(o, names);
 }
 
-static int write_file(const char *dir, const char *name, const struct tp_buf *b)
-{
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", dir, name) < 0)
-        return -1;
-    FILE *f = fopen(path, "w");
-    int rc = f && fwrite(b->p, 1, b->n, f) == b->n ? 0 : -1;
-    if (f && fclose(f))
-        rc = -1;
-    if (rc)
-        fprintf(stderr, "lab: %s: %s\n", path, strerror(errno));
-    free(path);
-    return rc;
-}
-
-static int publish(const struct tl_rdu *r, const char *dir, bool json)
+static int publish(const struct tl_rdu *r, const char *dir, bool json, struct tp_err *e)
 {
     struct tp_buf j = {0}, m = {0};
-    struct tp_err e = {0};
-    int rc = tl_rdu_json(r, &j) || tl_rdu_markdown(r, &m) ? -1 : 0;
-    if (rc)
-        fputs("lab: no memory for the report\n", stderr);
-    if (rc == 0 && dir) {
-        rc = write_file(dir, "rdu.json", &j) || write_file(dir, "rdu.md", &m) ? -1 : 0;
-        if (rc == 0 && (rc = tl_rdu_draw(r, dir, &e)))
-            fprintf(stderr, "lab: %s\n", e.detail);
-    }
+    int rc = tl_rdu_json(r, &j) || tl_rdu_markdown(r, &m) ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the report") : 0;
+    if (rc == 0 && dir)
+        rc = tl_rdu_draw(r, dir, e);
     if (rc == 0)
-        fwrite(json ? j.p : m.p, 1, json ? j.n : m.n, stdout);
+        rc = tl_publish(dir, "rdu", &j, &m, json, e);
     tp_buf_free(&j);
     tp_buf_free(&m);
     return rc;
@@ -163,96 +95,42 @@ int tl_rdu_main(int argc, char **argv)
 {
     struct tl_rdu_opts o;
     defaults(&o);
-    const char *test = NULL;
-    char *cells = NULL, *out = NULL;
-    bool json = false;
-    int opt, rc = 2;
-    double v;
-    char **keys = NULL;
-    size_t n_keys = 0;
+    char *cells = NULL;
+    const char *out = NULL;
     struct tp_err e = {0};
+    struct tl_cli cli = {.command = "rdu", .usage = usage};
+    const struct tl_option options[] = {
+        {.name = "budgets", .kind = TL_CALL, .to = &o, .call = budgets},
+        {.name = "methods", .kind = TL_CALL, .to = &o, .call = methods},
+        {.name = "out", .kind = TL_TEXT, .to = &out},
+        {.name = "quiet", .kind = TL_FLAG, .to = &o.quiet},
+        TL_NUMBER("per-task", &o.split.per_task, 2, 1e9),
+        TL_NUMBER("test-per-task", &o.split.test_per_task, 2, 1e9),
+        TL_NUMBER("seeds", &o.seeds, 1, TL_RDU_SEEDS),
+        TL_NUMBER("steps", &o.steps, 1, 1e9),
+        TL_NUMBER("epochs", &o.train.epochs, 1, 10000),
+        TL_NUMBER("tune", &o.tune, 0.01, 0.9),
+        TL_NUMBER("threads", &o.train.threads, 1, 256),
+    };
     struct tl_rdu *r = calloc(1, sizeof *r);
-    struct tl_corpus *c = tl_corpus_new();
-    if (c == NULL || r == NULL)
+    int rc = r ? tl_cli_read(&cli, argc, argv, options, sizeof options / sizeof *options) : 1;
+    if (rc != TL_GO_ON)
         goto out;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (opt) {
-        case O_LOGS:
-            if (tl_corpus_read(c, optarg, &e))
-                goto fail;
-            break;
-        case O_TEST:
-            test = optarg;
-            break;
-        case O_BUDGETS:
-            if (!budgets(&o, optarg))
-                goto out;
-            break;
-        case O_METHODS:
-            if (!methods(&o, optarg))
-                goto out;
-            break;
-        case O_OUT:
-            out = optarg;
-            break;
-#define N(O, name, lo, hi, dest)                                                                                       \
-    case O:                                                                                                            \
-        if (!number(name, optarg, lo, hi, &v))                                                                         \
-            goto out;                                                                                                  \
-        dest = (__typeof__(dest))v;                                                                                    \
-        break;
-            N(O_PER_TASK, "per-task", 2, 1e9, o.split.per_task)
-            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, o.split.test_per_task)
-            N(O_SEEDS, "seeds", 1, TL_RDU_SEEDS, o.seeds)
-            N(O_STEPS, "steps", 1, 1e9, o.steps)
-            N(O_EPOCHS, "epochs", 1, 10000, o.train.epochs)
-            N(O_TUNE, "tune", 0.01, 0.9, o.tune)
-            N(O_THREADS, "threads", 1, 256, o.train.threads)
-#undef N
-        case O_JSON:
-            json = true;
-            break;
-        case O_QUIET:
-            o.quiet = true;
-            break;
-        case O_HELP:
-            fputs(usage, stdout);
-            rc = 0;
-            goto out;
-        default:
-            fputs(usage, stderr);
-            goto out;
-        }
-    }
-    for (; optind < argc; optind++) /* --logs DIR FILE FILE */
-        if (tl_corpus_read(c, argv[optind], &e))
-            goto fail;
-    if (test == NULL || c->lines == 0) {
-        fputs(usage, stderr);
-        goto out;
-    }
-    if (tl_keys_read(test, &keys, &n_keys))
-        goto out;
-    if (out && asprintf(&cells, "%s/cells", out) < 0)
-        goto out;
-    if (out) { /* when they cannot be made, writing says so */
-        mkdir(out, 0777);
-        mkdir(cells, 0777);
-        o.cache = cells;
-    }
-    if (tl_rdu_run(c, keys, n_keys, &o, r, &e))
-        goto fail;
-    rc = publish(r, out, json) ? 1 : 0;
-    goto out;
-fail:
-    fprintf(stderr, "lab: %s\n", e.detail);
     rc = 1;
+    if (out && asprintf(&cells, "%s/cells", out) < 0) {
+        cells = NULL;
+        goto out;
+    }
+    o.cache = cells;
+    rc = (cells && tl_folder(cells, &e)) || tl_rdu_run(cli.corpus, cli.keys, cli.n_keys, &o, r, &e) ||
+         publish(r, out, cli.json, &e);
+    if (rc)
+        fprintf(stderr, "lab: %s\n", e.detail);
 out:
     if (r)
         tl_rdu_free(r);
     free(r);
     free(cells);
-    tl_keys_free(keys, n_keys);
-    tl_corpus_free(c);
+    tl_cli_free(&cli);
     return rc;
 }

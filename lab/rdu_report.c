@@ -1,4 +1,5 @@
 /* Figures, table, JSON and plots of `lab rdu`. */
+#include "lab/cli.h"
 #include "lab/rdu.h"
 #include "lab/svg.h"
 
@@ -130,31 +131,25 @@ int tl_rdu_markdown(const struct tl_rdu *r, struct tp_buf *b)
     return b->oom ? -TP_E_NO_MEMORY : 0;
 }
 
-static void key_number(struct tp_buf *b, const char *key, const char *suffix, double v)
-{
-    tp_buf_printf(b, ", \"%s%s\": ", key, suffix);
-    tp_buf_json_num(b, v, 6);
-}
-
 static void row_json(const struct tl_rdu *r, uint32_t m, uint32_t budget, const struct tl_rdu_figures *f,
                      struct tp_buf *b)
 {
     const char *name = r->o->method[m].name;
     tp_buf_puts(b, "{\"method\": ");
     tp_buf_json_str(b, name, strlen(name));
-    key_number(b, "budget", "", r->o->budget[budget]);
-    key_number(b, "programs", "", f->chosen);
+    tl_put_number(b, "budget", "", r->o->budget[budget]);
+    tl_put_number(b, "programs", "", f->chosen);
     for (int i = 0; i < FIELDS; i++) {
-        key_number(b, field_names[i], "", f->mean[i]);
-        key_number(b, field_names[i], "_less_random", f->less_random[i]);
-        key_number(b, field_names[i], "_less_random_lo", f->interval[i].lo);
-        key_number(b, field_names[i], "_less_random_hi", f->interval[i].hi);
-        key_number(b, field_names[i], "_gap_closed", f->gap[i]);
+        tl_put_number(b, field_names[i], "", f->mean[i]);
+        tl_put_number(b, field_names[i], "_less_random", f->less_random[i]);
+        tl_put_number(b, field_names[i], "_less_random_lo", f->interval[i].lo);
+        tl_put_number(b, field_names[i], "_less_random_hi", f->interval[i].hi);
+        tl_put_number(b, field_names[i], "_gap_closed", f->gap[i]);
     }
-    key_number(b, "epochs", "", f->epochs);
-    key_number(b, "select_cpu_seconds", "", f->select_seconds);
-    key_number(b, "select_bytes", "", f->select_bytes);
-    key_number(b, "train_cpu_seconds", "", f->train_seconds);
+    tl_put_number(b, "epochs", "", f->epochs);
+    tl_put_number(b, "select_cpu_seconds", "", f->select_seconds);
+    tl_put_number(b, "select_bytes", "", f->select_bytes);
+    tl_put_number(b, "train_cpu_seconds", "", f->train_seconds);
     tp_buf_puts(b, "}");
 }
 

@@ -1,17 +1,13 @@
 /* `lab search`: options in, replays, a table, JSON and a drawing out. */
+#include "lab/cli.h"
 #include "lab/lab.h"
 #include "lab/search_run.h"
-#include "lab/split.h"
 #include "lab/svg.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char usage[] =
     "usage: lab search --logs DIR|FILE... --test KEYFILE [OPTION...]\n"
@@ -35,94 +31,19 @@ static const char usage[] =
     "  --threads N  --json     JSON instead of the table on standard output\n"
     "  --quiet                 no progress\n";
 
-enum {
-    O_LOGS = 1,
-    O_TEST,
-    O_WITHIN,
-    O_ROUND,
-    O_EPSILON,
-    O_SEEDS,
-    O_EPOCHS,
-    O_TLP_EPOCHS,
-    O_PER_TASK,
-    O_TEST_PER_TASK,
-    O_SCORES,
-    O_MODELS,
-    O_OUT,
-    O_THREADS,
-    O_JSON,
-    O_QUIET,
-    O_HELP
-};
-static const struct option options[] = {{"logs", required_argument, 0, O_LOGS},
-                                        {"test", required_argument, 0, O_TEST},
-                                        {"within", required_argument, 0, O_WITHIN},
-                                        {"round", required_argument, 0, O_ROUND},
-                                        {"epsilon", required_argument, 0, O_EPSILON},
-                                        {"seeds", required_argument, 0, O_SEEDS},
-                                        {"epochs", required_argument, 0, O_EPOCHS},
-                                        {"tlp-epochs", required_argument, 0, O_TLP_EPOCHS},
-                                        {"per-task", required_argument, 0, O_PER_TASK},
-                                        {"test-per-task", required_argument, 0, O_TEST_PER_TASK},
-                                        {"scores", required_argument, 0, O_SCORES},
-                                        {"models", required_argument, 0, O_MODELS},
-                                        {"out", required_argument, 0, O_OUT},
-                                        {"threads", required_argument, 0, O_THREADS},
-                                        {"json", no_argument, 0, O_JSON},
-                                        {"quiet", no_argument, 0, O_QUIET},
-                                        {"help", no_argument, 0, O_HELP},
-                                        {0, 0, 0, 0}};
-
-static int progress(void *arg, const struct tm_progress *p)
+/* NAME=FILE */
+static int peer(void *to, char *text)
 {
-    int *last = arg;
-    if (p->epoch != *last)
-        fprintf(stderr, "  epoch %2d/%d  loss %.4f  valid pairwise %.4f\n", p->epoch, p->epochs, p->loss,
-                p->valid_pairwise);
-    *last = p->epoch;
-    return 0;
-}
-
-static bool number(const char *opt, const char *text, double lo, double hi, double *out)
-{
-    char *end;
-    errno = 0;
-    double v = strtod(text, &end);
-    if (errno || end == text || *end || !(v >= lo && v <= hi)) {
-        fprintf(stderr, "lab search: --%s %s: a number from %g to %g is accepted\n", opt, text, lo, hi);
-        return false;
-    }
-    *out = v;
-    return true;
-}
-
-/* NAME=FILE, cut in place. */
-static bool peer(struct tl_search_opts *o, char *text)
-{
+    struct tl_search_opts *o = to;
     char *file = strchr(text, '=');
     if (o->n_peers == TL_SEARCH_PEERS || file == NULL || file == text) {
         fprintf(stderr, "lab search: --scores %s: NAME=FILE is accepted, %d times\n", text, TL_SEARCH_PEERS);
-        return false;
+        return 2;
     }
     *file = '\0';
     o->peer[o->n_peers].name = text;
     o->peer[o->n_peers++].path = file + 1;
-    return true;
-}
-
-static int write_file(const char *dir, const char *name, const struct tp_buf *b)
-{
-    char *path = NULL;
-    if (asprintf(&path, "%s/%s", dir, name) < 0)
-        return -1;
-    FILE *f = fopen(path, "w");
-    int rc = f && fwrite(b->p, 1, b->n, f) == b->n ? 0 : -1;
-    if (f && fclose(f))
-        rc = -1;
-    if (rc)
-        fprintf(stderr, "lab: %s: %s\n", path, strerror(errno));
-    free(path);
-    return rc;
+    return TL_GO_ON;
 }
 
 /* Best so far against measurements, as measured. */
@@ -154,21 +75,15 @@ static int draw(const struct tl_search_report *r, const char *dir, struct tp_err
     return rc;
 }
 
-static int publish(const struct tl_search_report *r, const char *dir, bool json)
+static int publish(const struct tl_search_report *r, const char *dir, bool json, struct tp_err *e)
 {
     struct tp_buf j = {0}, m = {0};
-    struct tp_err e = {0};
-    int rc = tl_search_json(r, &j) || tl_search_markdown(r, &m) ? -1 : 0;
-    if (rc)
-        fputs("lab: no memory for the report\n", stderr);
-    if (rc == 0 && dir) {
-        mkdir(dir, 0777); /* if it cannot be made, writing says so */
-        rc = write_file(dir, "search.json", &j) || write_file(dir, "search.md", &m) ? -1 : 0;
-        if (rc == 0 && (rc = draw(r, dir, &e)))
-            fprintf(stderr, "lab: %s\n", e.detail);
-    }
+    int rc =
+        tl_search_json(r, &j) || tl_search_markdown(r, &m) ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the report") : 0;
+    if (rc == 0 && dir)
+        rc = draw(r, dir, e);
     if (rc == 0)
-        fwrite(json ? j.p : m.p, 1, json ? j.n : m.n, stdout);
+        rc = tl_publish(dir, "search", &j, &m, json, e);
     tp_buf_free(&j);
     tp_buf_free(&m);
     return rc;
@@ -180,93 +95,41 @@ int tl_search_main(int argc, char **argv)
     tl_search_defaults(&o);
     o.threads = tl_cores();
     o.tlp_epochs = -1;
-    const char *test = NULL, *out = NULL;
-    bool json = false;
-    int opt, rc = 2, last_epoch = 0;
-    double v;
-    char **keys = NULL;
-    size_t n_keys = 0;
+    const char *out = NULL;
+    int last_epoch = 0;
     struct tp_err e = {0};
     struct tl_search_report r = {0};
-    struct tl_corpus *c = tl_corpus_new();
-    if (c == NULL)
-        return 1;
-    while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (opt) {
-        case O_LOGS:
-            if (tl_corpus_read(c, optarg, &e))
-                goto fail;
-            break;
-        case O_TEST:
-            test = optarg;
-            break;
-        case O_SCORES:
-            if (!peer(&o, optarg))
-                goto out;
-            break;
-        case O_MODELS:
-            o.models = optarg;
-            mkdir(optarg, 0777); /* as with --out: if it cannot be made, writing says so */
-            break;
-        case O_OUT:
-            out = optarg;
-            break;
-#define N(O, name, lo, hi, dest)                                                                                       \
-    case O:                                                                                                            \
-        if (!number(name, optarg, lo, hi, &v))                                                                         \
-            goto out;                                                                                                  \
-        dest = (__typeof__(dest))v;                                                                                    \
-        break;
-            N(O_WITHIN, "within", 0, 100, o.within)
-            N(O_ROUND, "round", 1, 100000, o.round)
-            N(O_EPSILON, "epsilon", 0, 1, o.epsilon)
-            N(O_SEEDS, "seeds", 1, 1000, o.seeds)
-            N(O_EPOCHS, "epochs", 1, 10000, o.epochs)
-            N(O_TLP_EPOCHS, "tlp-epochs", 0, 10000, o.tlp_epochs)
-            N(O_PER_TASK, "per-task", 1, 1e9, o.per_task)
-            N(O_TEST_PER_TASK, "test-per-task", 2, 1e9, o.test_per_task)
-            N(O_THREADS, "threads", 1, 256, o.threads)
-#undef N
-        case O_JSON:
-            json = true;
-            break;
-        case O_QUIET:
-            o.quiet = true;
-            break;
-        case O_HELP:
-            fputs(usage, stdout);
-            rc = 0;
-            goto out;
-        default:
-            fputs(usage, stderr);
-            goto out;
-        }
-    }
-    for (; optind < argc; optind++) /* --logs DIR FILE FILE */
-        if (tl_corpus_read(c, argv[optind], &e))
-            goto fail;
-    if (test == NULL || c->lines == 0) {
-        fputs(usage, stderr);
-        goto out;
-    }
-    if (tl_keys_read(test, &keys, &n_keys))
+    struct tl_cli cli = {.command = "search", .usage = usage};
+    const struct tl_option options[] = {
+        {.name = "scores", .kind = TL_CALL, .to = &o, .call = peer},
+        {.name = "models", .kind = TL_TEXT, .to = &o.models},
+        {.name = "out", .kind = TL_TEXT, .to = &out},
+        {.name = "quiet", .kind = TL_FLAG, .to = &o.quiet},
+        TL_NUMBER("within", &o.within, 0, 100),
+        TL_NUMBER("round", &o.round, 1, 100000),
+        TL_NUMBER("epsilon", &o.epsilon, 0, 1),
+        TL_NUMBER("seeds", &o.seeds, 1, 1000),
+        TL_NUMBER("epochs", &o.epochs, 1, 10000),
+        TL_NUMBER("tlp-epochs", &o.tlp_epochs, 0, 10000),
+        TL_NUMBER("per-task", &o.per_task, 1, 1e9),
+        TL_NUMBER("test-per-task", &o.test_per_task, 2, 1e9),
+        TL_NUMBER("threads", &o.threads, 1, 256),
+    };
+    int rc = tl_cli_read(&cli, argc, argv, options, sizeof options / sizeof *options);
+    if (rc != TL_GO_ON)
         goto out;
     if (o.tlp_epochs < 0)
         o.tlp_epochs = o.epochs;
     if (!o.quiet) {
-        o.progress = progress;
+        o.progress = tl_progress_lines;
         o.progress_arg = &last_epoch;
     }
-    if (tl_search_run(c, keys, n_keys, &o, &r, &e))
-        goto fail;
-    rc = publish(&r, out, json) ? 1 : 0;
-    goto out;
-fail:
-    fprintf(stderr, "lab: %s\n", e.detail);
-    rc = 1;
+    rc = (o.models && tl_folder(o.models, &e)) || (out && tl_folder(out, &e)) ||
+         tl_search_run(cli.corpus, cli.keys, cli.n_keys, &o, &r, &e) || publish(&r, out, cli.json, &e);
+    if (rc)
+        fprintf(stderr, "lab: %s\n", e.detail);
 out:
     tl_search_report_free(&r);
-    tl_keys_free(keys, n_keys);
-    tl_corpus_free(c);
+    tl_cli_free(&cli);
     return rc;
 }

@@ -1,5 +1,6 @@
 #include "lab/search_report.h"
 
+#include "lab/cli.h"
 #include "proto/err.h"
 
 #include <math.h>
@@ -120,23 +121,17 @@ void tl_search_report_free(struct tl_search_report *r)
     *r = (struct tl_search_report){0};
 }
 
-static void key_number(struct tp_buf *b, const char *key, const char *suffix, double v)
-{
-    tp_buf_printf(b, ", \"%s%s\": ", key, suffix);
-    tp_buf_json_num(b, v, 6);
-}
-
 static void summary_json(const struct tl_search_summary *s, struct tp_buf *b)
 {
     tp_buf_printf(b, "{\"tasks\": %u, \"replays\": %u", s->tasks, s->replays);
     for (int i = 0; i < TL_SEARCH_FIGURES; i++) {
-        key_number(b, figures[i].key, "", s->value[i]);
-        key_number(b, figures[i].key, "_lo", s->interval[i].lo);
-        key_number(b, figures[i].key, "_hi", s->interval[i].hi);
+        tl_put_number(b, figures[i].key, "", s->value[i]);
+        tl_put_number(b, figures[i].key, "_lo", s->interval[i].lo);
+        tl_put_number(b, figures[i].key, "_hi", s->interval[i].hi);
     }
-    key_number(b, "needed_over_first", "", s->against);
-    key_number(b, "needed_over_first", "_lo", s->against_interval.lo);
-    key_number(b, "needed_over_first", "_hi", s->against_interval.hi);
+    tl_put_number(b, "needed_over_first", "", s->against);
+    tl_put_number(b, "needed_over_first", "_lo", s->against_interval.lo);
+    tl_put_number(b, "needed_over_first", "_hi", s->against_interval.hi);
     tp_buf_puts(b, ", \"best_so_far\": [");
     for (int i = 0; i < TL_SEARCH_CURVE; i++) {
         tp_buf_puts(b, i ? ", " : "");

@@ -1,9 +1,9 @@
 /* A frame with ticks at round numbers, then lines or dots in it. Text is escaped once, on its way into the buffer. */
 #include "lab/svg.h"
 
+#include "lab/cli.h"
 #include "proto/buf.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,15 +106,8 @@ static void begin(struct tp_buf *b, double height, const char *title)
 /* Ends the picture, writes and releases it. */
 static int finish(struct tp_buf *b, const char *path, struct tp_err *e)
 {
-    int rc = 0;
     tp_buf_puts(b, "</svg>\n");
-    FILE *f = b->oom ? NULL : fopen(path, "wb");
-    if (b->oom)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a plot");
-    else if (f == NULL)
-        rc = tp_fail(e, TP_E_IO, "%s: %s", path, strerror(errno));
-    else if ((fwrite(b->p, 1, b->n, f) != b->n) | (fclose(f) != 0))
-        rc = tp_fail(e, TP_E_IO, "%s cannot be written", path);
+    int rc = tl_write_file(path, b, e);
     tp_buf_free(b);
     return rc;
 }
