@@ -71,7 +71,7 @@ int tl_outcome_make(const struct tl_corpus *c, const struct tl_split *s, const s
     masked.d = tm_dataset_masked(s->d, &v.mask);
     if (!masked.d)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a copy of %u programs", s->d->n);
-    int rc = tl_eval_split(c, &masked, &own, &result, NULL, e);
+    int rc = tl_eval_split(c, &masked, &own, &result, e);
     if (rc == 0) {
         take(r, &result);
         tl_eval_free(&result);

@@ -3,14 +3,12 @@
 #include "lab/compare.h"
 #include "lab/eval.h"
 #include "lab/lab.h"
-#include "model/infer.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -49,13 +47,6 @@ static bool ours(const char *name)
     return strncmp(name, "tcld", 4) == 0;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 struct watch {
     struct tl_trial *t;
     const char *name;
@@ -82,31 +73,24 @@ static int run_ours(struct session *s, const struct tl_split *split, struct tl_c
     struct watch w = {t, m->name, s->eval.split.seed, 0};
     struct tl_eval_opts o = s->eval;
     struct tl_eval_result r;
-    struct tm_model *model = NULL;
-    double *score = malloc((split->n_test + 1) * sizeof *score),
-           *latency = malloc((split->n_test + 1) * sizeof *latency);
     t->epochs = o.train.epochs;
     t->valid_pairwise = calloc((size_t)t->epochs + 1, sizeof *t->valid_pairwise);
-    int rc = score && latency && t->valid_pairwise ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for predictions");
     o.progress = progress;
     o.progress_arg = &w;
-    double t0 = cpu_seconds();
-    if (rc == 0 && (rc = tl_eval_split(s->cli.corpus, split, &o, &r, &model, e)) == 0) {
-        double t1 = cpu_seconds();
-        rc = tm_predict_dataset(model, split->d, split->test, split->n_test, score, latency, NULL);
-        t->predict_seconds = cpu_seconds() - t1;
-        t->train_seconds = t1 - t0 - t->predict_seconds; /* which predicted once and scored, too */
-        t->score = r.score;
-        m->parameters = (double)r.parameters;
-        *ceiling = r.ceiling;
-        for (int i = 0; i < t->epochs; i++)
-            if (t->best_epoch == 0 || t->valid_pairwise[i] > t->valid_pairwise[t->best_epoch - 1])
-                t->best_epoch = i + 1;
-    }
-    tm_model_free(model);
-    free(score);
-    free(latency);
-    return rc;
+    if (t->valid_pairwise == NULL)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for %d epochs", t->epochs);
+    int rc = tl_eval_split(s->cli.corpus, split, &o, &r, e);
+    if (rc)
+        return rc;
+    t->train_seconds = r.train_cpu_seconds;
+    t->predict_seconds = r.predict_seconds;
+    t->score = r.score;
+    m->parameters = (double)r.parameters;
+    *ceiling = r.ceiling;
+    for (int i = 0; i < t->epochs; i++)
+        if (t->best_epoch == 0 || t->valid_pairwise[i] > t->valid_pairwise[t->best_epoch - 1])
+            t->best_epoch = i + 1;
+    return 0;
 }
 
 static int run_theirs(struct session *s, const struct tl_split *split, struct tl_contender *m, struct tl_trial *t,

@@ -65,7 +65,7 @@ out:
 }
 
 int tl_eval_split(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o,
-                  struct tl_eval_result *out, struct tm_model **model, struct tp_err *e)
+                  struct tl_eval_result *out, struct tp_err *e)
 {
     struct tm_hyper h = o->hyper ? *o->hyper : tm_hyper_default(s->d->features);
     struct tm_train_opts train = o->train;
@@ -88,10 +88,7 @@ int tl_eval_split(const struct tl_corpus *c, const struct tl_split *s, const str
         rc = score(c, s, m, o->split.min_programs, out, e);
     if (rc == 0)
         rc = tl_ceiling_make(c, s, o->split.min_programs, &out->ceiling, e);
-    if (rc == 0 && model)
-        *model = m;
-    else
-        tm_model_free(m);
+    tm_model_free(m);
     return rc;
 }
 
@@ -102,7 +99,7 @@ int tl_eval_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys
     int rc = tl_split_make(c, test_keys, n_keys, &o->split, &s, e);
     if (rc)
         return rc;
-    rc = tl_eval_split(c, &s, o, out, NULL, e);
+    rc = tl_eval_split(c, &s, o, out, e);
     tl_split_free(&s);
     return rc;
 }

@@ -29,9 +29,9 @@ struct tl_eval_result {
 /* test_keys[0..n_keys): sorted workload keys that are held out. */
 int tl_eval_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys, const struct tl_eval_opts *o,
                 struct tl_eval_result *out, struct tp_err *e);
-/* The same on a split that is there. m: NULL, or where the trained model goes (the caller's to free). */
+/* The same on a split that is there. */
 int tl_eval_split(const struct tl_corpus *c, const struct tl_split *s, const struct tl_eval_opts *o,
-                  struct tl_eval_result *out, struct tm_model **m, struct tp_err *e);
+                  struct tl_eval_result *out, struct tp_err *e);
 void tl_eval_free(struct tl_eval_result *r);
 
 #endif
