@@ -2,6 +2,7 @@
  * but the choice itself. */
 #include "lab/rdu.h"
 
+#include "lab/export.h"
 #include "lab/lab.h"
 #include "model/infer.h"
 #include "model/mem.h"
@@ -291,13 +292,14 @@ static char *settings(const struct tl_rdu *r, const struct tl_rdu_method *m, siz
     const struct tm_train_opts *t = &o->train;
     char *text = NULL;
     int n = asprintf(&text,
-                     "pool %u of %u tasks, test %u of %u, tune %g, steps %u, epochs %d, batch %d x %d, lr %g, %s, form "
+                     "data %016llx, pool %u of %u tasks, test %u of %u, tune %g, steps %u, epochs %d, batch %d x %d, "
+                     "lr %g, %s, form "
                      "%d, weights %g %g %g %g, floor %u, cells %d, cap %g, alpha %g, noise %g, rounds %d, rows %d, "
                      "budget %zu, seed %llu",
-                     r->pool, r->tasks, r->test_programs, r->test_tasks, o->tune, o->steps, t->epochs,
-                     t->tasks_per_batch, t->programs_per_task, t->lr, ts_method_name(s->method), (int)s->form,
-                     s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->by_cell, s->cap,
-                     s->alpha, s->noise, m->rounds, m->rows, budget, (unsigned long long)seed);
+                     (unsigned long long)r->data, r->pool, r->tasks, r->test_programs, r->test_tasks, o->tune, o->steps,
+                     t->epochs, t->tasks_per_batch, t->programs_per_task, t->lr, ts_method_name(s->method),
+                     (int)s->form, s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->by_cell,
+                     s->cap, s->alpha, s->noise, m->rounds, m->rows, budget, (unsigned long long)seed);
     return n < 0 ? NULL : text;
 }
 
@@ -402,6 +404,8 @@ int tl_rdu_run(const struct tl_corpus *c, char *const *test_keys, size_t n_keys,
     r->test_programs = (uint32_t)s.n_test;
     for (size_t i = 0; i < s.n_test; i++)
         r->test_tasks += i == 0 || s.d->task[s.test[i]] != s.d->task[s.test[i - 1]];
+    if (o->cache) /* what learns from the split is all in it but the noise of the costs */
+        r->data = tl_digest(tl_export_digest(&s), s.d->noise, s.d->n * sizeof *s.d->noise);
     rc = all_cells(c, &s, r, e);
     tl_split_free(&s);
     return rc;

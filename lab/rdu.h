@@ -49,6 +49,7 @@ struct tl_rdu_cell {
 struct tl_rdu {
     const struct tl_rdu_opts *o;
     uint32_t pool, tasks, test_tasks, test_programs;
+    uint64_t data; /* digest of the split: a kept cell is of the same programs and costs */
     /* [method][budget][seed]; with all programs chosen every method is the same, and so are the cells */
     struct tl_rdu_cell cell[TL_RDU_METHODS][TL_RDU_BUDGETS][TL_RDU_SEEDS];
 };

@@ -146,14 +146,20 @@ END_TEST
 
 enum { TASKS = 8, PROGRAMS = 30 };
 
-static struct tl_corpus *corpus(void)
+/* Programs around the 12th are the fastest ones of each task, a millisecond times `slower`. */
+static struct tl_corpus *corpus_of(double slower)
 {
     struct logs l;
     logs_begin(&l);
     for (int t = 0; t < TASKS; t++)
         for (int p = 1; p <= PROGRAMS; p++)
-            logs_add(&l, t, p, 1e-3 * (1 + abs(p - 12)), 1e-3 * (1.01 + abs(p - 12)));
+            logs_add(&l, t, p, slower * 1e-3 * (1 + abs(p - 12)), slower * 1e-3 * (1.01 + abs(p - 12)));
     return logs_read(&l);
+}
+
+static struct tl_corpus *corpus(void)
+{
+    return corpus_of(1);
 }
 
 static void options(struct tl_rdu_opts *o)
@@ -261,6 +267,13 @@ START_TEST(finished_cells_are_not_made_again)
     ck_assert_int_eq(stat(path, &b), 0);
     ck_assert(a.st_ino == b.st_ino && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec && a.st_mtim.tv_sec == b.st_mtim.tv_sec);
     ck_assert_double_eq_tol(again->cell[0][0][0].pairwise[0], r->cell[0][0][0].pairwise[0], 1e-8);
+    /* the same programs with other costs are other data */
+    struct tl_corpus *slow = corpus_of(2);
+    struct tl_rdu *other = run(slow, &o);
+    ck_assert_int_eq(stat(path, &b), 0);
+    ck_assert(a.st_mtim.tv_nsec != b.st_mtim.tv_nsec || a.st_mtim.tv_sec != b.st_mtim.tv_sec);
+    done(other);
+    tl_corpus_free(slow);
     unlink(path);
     snprintf(path, sizeof path, "%s/all-100-1.json", dir);
     unlink(path);
