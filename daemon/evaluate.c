@@ -13,7 +13,6 @@
 #include "model/latency.h"
 
 #include <jansson.h>
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -447,9 +446,7 @@ int td_evaluate_run(struct td_daemon *d, struct td_job *j, const char *params, c
 
     rc = td_evaluate_params_read(&x.params, params, e);
     if (rc == 0)
-        rc = st_reader_new(d->store, &x.reader, e);
-    if (rc == 0)
-        rc = st_hardware_get(x.reader, td_job_hardware(j), &x.hw, e);
+        rc = td_job_open(j, d->store, &x.reader, &x.hw, e);
     if (rc == 0)
         rc = acquire(&x, e);
     if (rc == 0)
@@ -475,8 +472,6 @@ int td_evaluate_run(struct td_daemon *d, struct td_job *j, const char *params, c
     free(x.held_out);
     td_registry_release(x.s);
     td_train_data_free(&x.data);
-    st_hardware_clear(&x.hw);
-    st_reader_free(x.reader);
-    malloc_trim(0); /* as after a training */
+    td_job_close(x.reader, &x.hw);
     return rc;
 }

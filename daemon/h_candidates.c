@@ -1,4 +1,5 @@
 /* Candidates: list, selections, leases. On the api pool; a write returns after its commit. */
+#include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
@@ -21,12 +22,6 @@ struct page {
     bool more;
 };
 
-static void put_num(struct tp_buf *b, const char *name, double v)
-{
-    tp_buf_printf(b, ", \"%s\": ", name);
-    tp_buf_json_num(b, v, 6);
-}
-
 static int put_candidate(void *arg, const struct st_candidate *c)
 {
     struct page *p = arg;
@@ -39,10 +34,10 @@ static int put_candidate(void *arg, const struct st_candidate *c)
                   "%s{\"id\": %lld, \"task\": \"%s\", \"state\": \"%s\", \"repeat\": %lld, \"measurements\": %lld",
                   p->n++ > 0 ? ", " : "", (long long)c->id, c->task_id, st_candidate_state_name(c->state),
                   (long long)c->repeat, (long long)c->measurements);
-    put_num(&p->out, "score", c->score);
-    put_num(&p->out, "r", c->r);
-    put_num(&p->out, "d", c->d);
-    put_num(&p->out, "u", c->u);
+    td_put_num(&p->out, "score", c->score);
+    td_put_num(&p->out, "r", c->r);
+    td_put_num(&p->out, "d", c->d);
+    td_put_num(&p->out, "u", c->u);
     if (c->selection != 0)
         tp_buf_printf(&p->out, ", \"selection\": %lld", (long long)c->selection);
     else
@@ -80,7 +75,6 @@ void td_h_candidates_get(struct td_request *r)
     struct tp_err e = {0};
     int64_t after;
     int state, rc;
-    char last[24];
 
     if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &after))
         return;
@@ -97,8 +91,7 @@ void td_h_candidates_get(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
-    snprintf(last, sizeof last, "%lld", (long long)p.last);
-    td_page_end(&p.out, p.more ? last : NULL);
+    td_page_end_id(&p.out, p.more ? p.last : 0);
     td_reply_json(r, 200, &p.out);
 }
 

@@ -207,7 +207,6 @@ void td_h_jobs_list(struct td_request *r)
     const char *state = td_req_query(r, "state"), *hardware = td_req_query(r, "hardware");
     struct tp_err e = {0};
     int64_t before;
-    char last[24];
     int rc;
 
     if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
@@ -222,8 +221,7 @@ void td_h_jobs_list(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
-    snprintf(last, sizeof last, "%lld", (long long)p.last);
-    td_page_end(&p.out, p.more ? last : NULL);
+    td_page_end_id(&p.out, p.more ? p.last : 0);
     td_reply_json(r, 200, &p.out);
 }
 

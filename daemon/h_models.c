@@ -112,7 +112,6 @@ static void list_models(struct td_request *r, const char *role)
     struct st_model key = {0};
     struct tp_err e = {0};
     int64_t before;
-    char last[24];
     int rc;
 
     if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
@@ -129,8 +128,7 @@ static void list_models(struct td_request *r, const char *role)
         td_reply_problem(r, &e);
         return;
     }
-    snprintf(last, sizeof last, "%lld", (long long)p.last);
-    td_page_end(&p.out, p.more ? last : NULL);
+    td_page_end_id(&p.out, p.more ? p.last : 0);
     td_reply_tagged(r, "application/json", NULL, &p.out);
 }
 

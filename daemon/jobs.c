@@ -9,6 +9,7 @@
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -112,6 +113,21 @@ int64_t td_job_id(const struct td_job *j)
 const char *td_job_hardware(const struct td_job *j)
 {
     return j->row.hardware;
+}
+
+int td_job_open(const struct td_job *j, struct st_store *store, struct st_reader **r, struct st_hardware *hw,
+                struct tp_err *e)
+{
+    int rc = st_reader_new(store, r, e);
+
+    return rc != 0 ? rc : st_hardware_get(*r, td_job_hardware(j), hw, e);
+}
+
+void td_job_close(struct st_reader *r, struct st_hardware *hw)
+{
+    st_hardware_clear(hw);
+    st_reader_free(r);
+    malloc_trim(0);
 }
 
 bool td_job_cancelled(const struct td_job *j)

@@ -59,6 +59,12 @@ struct td_job_state {
 };
 void td_job_progress(struct td_job *j, const struct td_job_state *s);
 bool td_job_cancelled(const struct td_job *j);
+/* What a job works on: a reader of its own and its hardware, which may have been deleted meanwhile. *hw must be zeroed;
+ * both are to be given to td_job_close(), also after an error. */
+int td_job_open(const struct td_job *j, struct st_store *store, struct st_reader **r, struct st_hardware *hw,
+                struct tp_err *e);
+/* Last of all: data sets were most of the heap, and what comes next needs little, so it goes back to the system. */
+void td_job_close(struct st_reader *r, struct st_hardware *hw);
 int64_t td_job_id(const struct td_job *j);
 const char *td_job_hardware(const struct td_job *j);
 

@@ -185,6 +185,14 @@ void td_page_end(struct tp_buf *out, const char *key)
     tp_buf_puts(out, "\"}");
 }
 
+void td_page_end_id(struct tp_buf *out, int64_t last)
+{
+    char key[24];
+
+    snprintf(key, sizeof key, "%lld", (long long)last);
+    td_page_end(out, last != 0 ? key : NULL);
+}
+
 bool td_req_page(struct td_request *r, int *limit, const char **cursor)
 {
     const char *l = td_req_query(r, "limit"), *c = td_req_query(r, "cursor");

@@ -71,6 +71,8 @@ bool td_req_page(struct td_request *r, int *limit, const char **cursor);
 bool td_req_page_id(struct td_request *r, int *limit, int64_t *cursor);
 /* The end of a page: `], "next_cursor": "..."}` or null when last_key is NULL. */
 void td_page_end(struct tp_buf *out, const char *last_key);
+/* The same for a key that is an id; 0: that was the last page. */
+void td_page_end_id(struct tp_buf *out, int64_t last);
 /* The i-th parameter as a model or job id > 0. Replies with `unknown` (404) and returns false when it is none. */
 bool td_req_param_id(struct td_request *r, int i, enum tp_code unknown, int64_t *id);
 

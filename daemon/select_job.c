@@ -11,7 +11,6 @@
 #include "daemon/select_pool.h"
 
 #include <jansson.h>
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -283,9 +282,7 @@ int td_select_run(struct td_daemon *d, struct td_job *j, const char *params, cha
 
     rc = td_select_params_read(&x.params, params, e);
     if (rc == 0)
-        rc = st_reader_new(d->store, &x.reader, e);
-    if (rc == 0)
-        rc = st_hardware_get(x.reader, td_job_hardware(j), &x.hw, e);
+        rc = td_job_open(j, d->store, &x.reader, &x.hw, e);
     if (rc == 0)
         rc = acquire(&x, e);
     if (rc == 0)
@@ -302,8 +299,6 @@ int td_select_run(struct td_daemon *d, struct td_job *j, const char *params, cha
     free(x.out);
     td_registry_release(x.s);
     td_select_pool_free(&x.data);
-    st_hardware_clear(&x.hw);
-    st_reader_free(x.reader);
-    malloc_trim(0); /* as after a training */
+    td_job_close(x.reader, &x.hw);
     return rc;
 }

@@ -16,7 +16,6 @@
 #include "model/train.h"
 
 #include <jansson.h>
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -521,9 +520,7 @@ int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char
 
     rc = td_train_params_read(&x.params, params, e);
     if (rc == 0)
-        rc = st_reader_new(d->store, &x.reader, e);
-    if (rc == 0)
-        rc = st_hardware_get(x.reader, td_job_hardware(j), &x.hw, e);
+        rc = td_job_open(j, d->store, &x.reader, &x.hw, e);
     if (rc == 0)
         rc = load(&x, e);
     if (rc == 0)
@@ -547,8 +544,6 @@ int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char
     free(x.offset);
     free(x.train);
     free(x.valid);
-    st_hardware_clear(&x.hw);
-    st_reader_free(x.reader);
-    malloc_trim(0); /* the data set was most of the heap; what comes next needs little */
+    td_job_close(x.reader, &x.hw);
     return rc;
 }
