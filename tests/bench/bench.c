@@ -39,6 +39,13 @@ void *bench_alloc(size_t n, size_t size)
     return p;
 }
 
+void bench_folder(const char *name, char dir[BENCH_PATH])
+{
+    const char *tmp = getenv("TMPDIR");
+    if (snprintf(dir, BENCH_PATH, "%s/%s-XXXXXX", tmp && *tmp ? tmp : "/tmp", name) >= BENCH_PATH || !mkdtemp(dir))
+        bench_die("%s: %s", dir, strerror(errno));
+}
+
 /* ---- time ---- */
 
 static double clock_seconds(clockid_t c)

@@ -25,6 +25,9 @@ int bench_pin(void);
 
 _Noreturn void bench_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *bench_alloc(size_t n, size_t size); /* zeroed, or exit */
+/* A new folder $TMPDIR/NAME-xxxxxx, or under /tmp, or exit. */
+enum { BENCH_PATH = 256 };
+void bench_folder(const char *name, char dir[BENCH_PATH]);
 
 /* ---- results ---- */
 /* One line of the table and of build/bench/NAME.json: {name, value, unit, peer, peer_value, ratio}; ratio = value /

@@ -378,8 +378,7 @@ static void write_pool(const char *dir)
 int main(int argc, char **argv)
 {
     static struct loop loop[METHODS];
-    const char *tmp = getenv("TMPDIR");
-    char dir[512];
+    char dir[BENCH_PATH];
     for (int c; (c = getopt(argc, argv, "t:a:l:k:r:f:s:n:e:")) != -1;)
         switch (c) {
         case 't':
@@ -418,9 +417,7 @@ int main(int argc, char **argv)
         printf("skipped: bench_fleet: no logs in %s, or no keys in %s\n", opt.logs, opt.keys);
         return 0;
     }
-    snprintf(dir, sizeof dir, "%s/bench-fleet-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir))
-        bench_die("cannot make %s", dir);
+    bench_folder("bench-fleet", dir);
     write_pool(dir);
     for (int i = 0; i < METHODS; i++) {
         loop[i].method = methods[i];

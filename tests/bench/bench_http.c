@@ -422,13 +422,11 @@ int main(int argc, char **argv)
     if (b.rounds < 1 || b.rounds > MAX_ROUNDS || argc == 2 || argc > 3)
         bench_die("usage: bench_http [-r rounds]");
     static const char *const search = "tests/data/batches/conv2d_nhwc_28.call5.json.gz";
-    char dir[256], weights_path[300];
+    char dir[BENCH_PATH], weights_path[300];
     size_t n;
     struct tp_buf weights = {0};
     struct tp_err e;
-    snprintf(dir, sizeof dir, "%s/tcld-bench-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (!mkdtemp(dir))
-        bench_die("%s: %s", dir, strerror(errno));
+    bench_folder("tcld-bench", dir);
     snprintf(weights_path, sizeof weights_path, "%s/model.safetensors", dir);
     const struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     const struct tm_provenance provenance = {.role = "ac", .owner = "bench"};

@@ -306,10 +306,10 @@ static void make_requests(void)
 
 int main(int argc, char **argv)
 {
-    const char *tcld = "build/tcld", *args[MAX_OPTIONS + 1] = {NULL}, *tmp = getenv("TMPDIR");
+    const char *tcld = "build/tcld", *args[MAX_OPTIONS + 1] = {NULL};
     struct tc_daemon *d = NULL;
     struct tc_err e;
-    char root[256], state[300];
+    char root[BENCH_PATH], state[300];
     int opt, n_args = 0;
 
     while ((opt = getopt(argc, argv, "t:r:s:c:o:")) != -1) {
@@ -328,9 +328,7 @@ int main(int argc, char **argv)
     }
     rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
     make_requests();
-    snprintf(root, sizeof root, "%s/tcld-lane-XXXXXX", tmp && *tmp && strlen(tmp) < 200 ? tmp : "/tmp");
-    if (!mkdtemp(root))
-        bench_die("%s: cannot make it", root);
+    bench_folder("tcld-lane", root);
     snprintf(state, sizeof state, "%s/state", root);
     if (tc_daemon_start(&(struct tc_daemon_opts){.binary = tcld, .state_dir = state, .args = args}, &d, &e))
         bench_die("daemon: %s", e.text);

@@ -166,8 +166,7 @@ static void remove_dir(const char *dir)
 int main(int argc, char **argv)
 {
     int total = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1000000;
-    char dir[256];
-    const char *tmp = getenv("TMPDIR");
+    char dir[BENCH_PATH];
     struct st_hardware h = {.name = "bench", .family = "cpu", .kind = "cpu", .target = (char *)"llvm"};
     struct tp_err e = {0};
     int64_t counts[ST_CANDIDATE_STATES];
@@ -175,9 +174,7 @@ int main(int argc, char **argv)
     double took = 0, t;
 
     answer = -1;
-    snprintf(dir, sizeof dir, "%s/bench-pool-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir))
-        bench_die("cannot make %s", dir);
+    bench_folder("bench-pool", dir);
     check(st_open(dir, &store, &e), &e);
     check(st_hardware_put(store, &h, &created, &e), &e);
     check(st_reader_new(store, &reader, &e), &e);
@@ -204,7 +201,7 @@ int main(int argc, char **argv)
     check(st_hardware_delete(store, "bench", true, &e), &e);
     bench_result("delete all", bench_wall() - t, "s", NULL, NAN, "");
     st_close(store);
-    bench_report("bench_pool");
+    bench_report("pool");
     remove_dir(dir);
     return 0;
 }

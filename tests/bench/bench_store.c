@@ -6,6 +6,7 @@
  * size; without logs one built-in record serves. Prints records per second, the time to an acknowledgement, and bytes
  * on disk per measurement. The database is made under $TMPDIR or /tmp: what is measured is that disk. */
 #include "store/store.h"
+#include "tests/bench/bench.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -44,13 +45,6 @@ struct agent {
     double *acks; /* seconds each */
     size_t n_acks;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void load(const char *dir)
 {
@@ -107,9 +101,9 @@ static void *agent_main(void *arg)
     struct tp_err e;
     size_t i = (size_t)a->number * 131;
     int32_t serial = a->number * 10000000 + 1;
-    double next = now() + a->period * a->number / MAX_THREADS;
+    double next = bench_wall() + a->period * a->number / MAX_THREADS;
     tp_record_init(&r);
-    while (now() < a->until && a->n_acks < MAX_ACKS) {
+    while (bench_wall() < a->until && a->n_acks < MAX_ACKS) {
         struct st_ingest *b = st_ingest_new("bench");
         for (size_t k = 0; k < a->batch; k++, i++, serial++) {
             const char *line = lines[i % n_lines];
@@ -119,10 +113,10 @@ static void *agent_main(void *arg)
             if (st_ingest_add(b, &r, &e) < 0)
                 abort();
         }
-        for (double wait; a->period > 0 && (wait = next - now()) > 0;)
+        for (double wait; a->period > 0 && (wait = next - bench_wall()) > 0;)
             usleep((useconds_t)(wait * 1e6));
         next += a->period;
-        double t = now();
+        double t = bench_wall();
         a->done = false;
         if (st_ingest_submit(a->store, "bench", b, on_done, a, &e) < 0)
             abort();
@@ -132,7 +126,7 @@ static void *agent_main(void *arg)
         pthread_mutex_unlock(&a->lock);
         if (a->result.code < 0)
             abort();
-        a->acks[a->n_acks++] = now() - t;
+        a->acks[a->n_acks++] = bench_wall() - t;
         a->accepted += a->result.accepted;
     }
     tp_record_free(&r);
@@ -160,18 +154,17 @@ static void run(int threads, size_t batch, double rate, double seconds)
 {
     static struct agent agents[MAX_THREADS];
     static double all[MAX_ACKS];
-    char dir[256], db[300];
+    char dir[BENCH_PATH], db[300];
     struct st_store *s;
     struct tp_err e;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof dir, "%s/bench-store-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(dir) || st_open(dir, &s, &e) < 0)
+    bench_folder("bench-store", dir);
+    if (st_open(dir, &s, &e) < 0)
         abort();
     struct st_hardware h = {.name = "bench", .family = "cpu", .kind = "cpu", .target = (char *)"llvm"};
     bool created;
     if (st_hardware_put(s, &h, &created, &e) < 0)
         abort();
-    double start = now();
+    double start = bench_wall();
     for (int i = 0; i < threads; i++) {
         struct agent *a = &agents[i];
         *a = (struct agent){.store = s, .batch = batch, .number = i, .until = start + seconds};
@@ -184,7 +177,7 @@ static void run(int threads, size_t batch, double rate, double seconds)
     size_t accepted = 0, n = 0;
     for (int i = 0; i < threads; i++)
         pthread_join(agents[i].thread, NULL);
-    double took = now() - start;
+    double took = bench_wall() - start;
     for (int i = 0; i < threads; i++) {
         accepted += agents[i].accepted;
         for (size_t k = 0; k < agents[i].n_acks && n < MAX_ACKS; k++)
