@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MAX_LINES = 8192, MAX_THREADS = 64, MAX_ACKS = 1 << 20 };
