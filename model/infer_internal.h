@@ -111,7 +111,6 @@ struct tm_scratch {
     _Alignas(64) float d[TM_BLOCK * TM_LIMIT_WIDTH];
     _Alignas(64) float cat[TM_BLOCK * 2 * TM_LIMIT_WIDTH]; /* head: pooled vector, summary vector */
     _Alignas(64) float zero_row[TM_LIMIT_WIDTH];           /* before the start of a sequence */
-    const float *window[TM_BLOCK * TM_LIMIT_CONV];
 };
 
 int tm_rows_new(struct tm_batch *b);

@@ -30,19 +30,13 @@ static void pack_linear(struct arena *arena, struct tm_linear *l, const struct t
     const struct tm_shape *s = &m->shape[weight];
     l->out = s->dim[0];
     l->in = s->dim[1];
-    l->out_padded = (l->out + k->lanes - 1) / k->lanes * k->lanes;
-    float *w = take(arena, (size_t)l->out_padded * (size_t)l->in), *b = take(arena, (size_t)l->out_padded);
+    const size_t size = tm_linear_size(k, l);
+    float *w = take(arena, size), *b = take(arena, (size_t)l->out_padded);
     l->w = w;
     l->bias = b;
     if (!w)
         return;
-    const float *src = tensor(m, weight);
-    for (int at = 0; at < l->out_padded; at += k->panel) {
-        const int width = l->out_padded - at < k->panel ? l->out_padded - at : k->panel;
-        for (int i = 0; i < l->in; i++)
-            for (int j = 0; j < width; j++, w++)
-                *w = at + j < l->out ? src[(size_t)(at + j) * (size_t)l->in + (size_t)i] : 0.0f;
-    }
+    tm_linear_pack(k, l, tensor(m, weight), w);
     for (int j = 0; j < l->out_padded; j++)
         b[j] = bias >= 0 && j < l->out ? tensor(m, (enum tm_tensor)bias)[j] : 0.0f;
 }

@@ -119,83 +119,92 @@ int tm_walk_sort(struct tm_batch *b)
 /* --- walk ----------------------------------------------------------------------------------------------------------
  */
 
-/* An unbranched stretch of nodes of the block. */
+/* An unbranched stretch of nodes of a block. */
 struct stretch {
-    uint32_t from, n; /* nodes of the block */
-    uint32_t in, out; /* states */
-    int32_t leaf;     /* the leaf that ends here, -1 none */
+    uint32_t from, n;   /* nodes of the block */
+    const float **path; /* the d_conv - 1 rows before it, then its own */
+    uint32_t in, out;   /* states */
+    int32_t leaf;       /* the leaf that ends here, -1 none */
 };
 
+struct block {
+    uint32_t n_nodes, n_stretches;
+    struct stretch stretch[TM_BLOCK]; /* a stretch has at least one node */
+    const float *row[TM_BLOCK];       /* of each node */
+    const float *path[TM_BLOCK * TM_LIMIT_CONV];
+};
+
+/* A block runs when the one behind it is complete: rows are scattered over more than the L2 cache, and are fetched
+ * there in step with the scan of the block before. */
 struct walk {
     struct tm_batch *b;
     void (*flush)(struct tm_batch *b, size_t first, size_t n);
     size_t flushed; /* leaves handed to flush() */
     size_t ended;   /* leaves whose sums are known */
-    uint32_t n_nodes, n_stretches;
-    struct stretch stretch[TM_BLOCK]; /* a stretch has at least one node */
+    struct block block[2], *ready, *filling;
 };
 
+static void end_leaf(struct walk *w, size_t leaf, const float *sums)
+{
+    struct tm_scratch *s = w->b->scratch;
+    const size_t dm = (size_t)w->b->plan->h.d_model, at = leaf - w->flushed;
+    memcpy(s->q + at * dm, sums, dm * sizeof *sums);
+    memcpy(s->h + at * dm, sums + dm, dm * sizeof *sums);
+    w->ended++;
+    if (at + 1 == TM_BLOCK) {
+        w->flush(w->b, w->flushed, TM_BLOCK);
+        w->flushed = w->ended;
+    }
+}
+
+/* Run the block that is ready; the one being filled becomes ready. */
 static void run_block(struct walk *w)
 {
     struct tm_batch *b = w->b;
     struct tm_scratch *s = b->scratch;
+    struct block *now = w->ready;
+    const struct block *next = w->filling;
     const struct tm_plan *p = b->plan;
     const struct tm_kern *k = p->kern;
-    const size_t ldt = (size_t)p->x_proj.out_padded, dm = (size_t)p->h.d_model, conv = (size_t)p->h.d_conv;
-    if (w->n_nodes == 0)
-        return;
-    k->conv(&p->mixer, s->window, w->n_nodes, s->a);
-    k->linear(&p->x_proj, s->a, dm, s->t, ldt, w->n_nodes, 0);
-    k->delta(&p->mixer, s->t, ldt, w->n_nodes, s->b);
-    for (uint32_t i = 0; i < w->n_stretches; i++) {
-        const struct stretch *t = &w->stretch[i];
+    const size_t ldt = (size_t)p->x_proj.out_padded, dm = (size_t)p->h.d_model;
+    for (uint32_t i = 0; i < now->n_stretches; i++) {
+        const struct stretch *t = &now->stretch[i];
+        k->conv(&p->mixer, t->path, t->n, s->a + t->from * dm);
+    }
+    k->linear(&p->x_proj, s->a, dm, s->t, ldt, now->n_nodes, 0);
+    k->delta(&p->mixer, s->t, ldt, now->n_nodes, s->b);
+    for (uint32_t i = 0; i < now->n_stretches; i++) {
+        const struct stretch *t = &now->stretch[i];
         float *out = b->state + t->out * p->state_floats;
         k->scan(&p->mixer, b->state + t->in * p->state_floats, out, t->n, s->a + t->from * dm, s->b + t->from * dm,
-                s->t + t->from * ldt, ldt, s->window + t->from * conv + conv - 1, conv);
-        if (t->leaf < 0)
-            continue;
-        const float *sums = out + dm * (size_t)p->h.d_state;
-        const size_t at = (size_t)t->leaf - w->flushed;
-        memcpy(s->q + at * dm, sums, dm * sizeof *sums);
-        memcpy(s->h + at * dm, sums + dm, dm * sizeof *sums);
-        w->ended++;
-        if (at + 1 == TM_BLOCK) {
-            w->flush(b, w->flushed, TM_BLOCK);
-            w->flushed = w->ended;
-        }
+                s->t + t->from * ldt, ldt, now->row + t->from, next->row + t->from);
+        if (t->leaf >= 0)
+            end_leaf(w, (size_t)t->leaf, out + dm * (size_t)p->h.d_state);
     }
-    w->n_nodes = w->n_stretches = 0;
+    now->n_nodes = now->n_stretches = 0;
+    w->ready = w->filling;
+    w->filling = now;
 }
 
 /* Rows from..to of a leaf, from state `in` to state `out`; leaf >= 0 when it ends at `to`. */
 static void advance(struct walk *w, const uint32_t *id, uint32_t from, uint32_t to, uint32_t in, uint32_t out,
                     int32_t leaf)
 {
-    struct tm_batch *b = w->b;
-    struct tm_scratch *s = b->scratch;
+    const struct tm_batch *b = w->b;
     const struct tm_plan *p = b->plan;
-    const uint32_t conv = (uint32_t)p->h.d_conv;
+    const uint32_t before = (uint32_t)p->h.d_conv - 1;
     while (from < to) {
-        const uint32_t room = TM_BLOCK - w->n_nodes, n = to - from < room ? to - from : room;
-        for (uint32_t i = 0; i < n; i++) {
-            const float **win = s->window + (w->n_nodes + i) * conv;
-            for (uint32_t j = 0; j < conv; j++) {
-                const uint32_t at = from + i + j; /* the row's place, + conv - 1 */
-                win[j] = at + 1 < conv ? s->zero_row : b->row + id[at + 1 - conv] * p->row_floats;
-            }
-        }
-        /* rows are scattered over more than the L2 cache: fetch them to there while others run (24 of them would not
-         * fit the L1 cache) */
-        for (uint32_t i = 0; i < n; i++) {
-            const float *row = s->window[(w->n_nodes + i + 1) * conv - 1];
-            for (size_t j = 0; j < p->row_floats; j += 16)
-                __builtin_prefetch(row + j, 0, 2);
-        }
-        w->stretch[w->n_stretches++] = (struct stretch){w->n_nodes, n, in, out, from + n == to ? leaf : -1};
-        w->n_nodes += n;
+        struct block *f = w->filling;
+        const uint32_t room = TM_BLOCK - f->n_nodes, n = to - from < room ? to - from : room;
+        const float **path = f->path + f->n_nodes * (before + 1);
+        f->stretch[f->n_stretches++] = (struct stretch){f->n_nodes, n, path, in, out, from + n == to ? leaf : -1};
+        for (uint32_t i = 0; i < before; i++)
+            *path++ = from + i < before ? b->scratch->zero_row : b->row + id[from + i - before] * p->row_floats;
+        for (uint32_t i = 0; i < n; i++)
+            *path++ = f->row[f->n_nodes++] = b->row + id[from + i] * p->row_floats;
         from += n;
         in = out;
-        if (w->n_nodes == TM_BLOCK)
+        if (f->n_nodes == TM_BLOCK)
             run_block(w);
     }
 }
@@ -222,7 +231,9 @@ static uint32_t branches(const struct tm_batch *b, size_t leaf, uint32_t *depth)
 
 int tm_walk_run(struct tm_batch *b, void (*flush)(struct tm_batch *b, size_t first, size_t n))
 {
-    struct walk w = {.b = b, .flush = flush};
+    struct walk w = {.b = b, .flush = flush, .ready = &w.block[0], .filling = &w.block[1]};
+    for (uint32_t i = 0; i < TM_BLOCK; i++)
+        w.block[0].row[i] = w.block[1].row[i] = b->row;
     uint32_t depth[TCLFEAT_MAX_ROWS], kept[TCLFEAT_MAX_ROWS + 1]; /* kept[i]: depth of state i, the stack */
     uint32_t top = 0;
     /* state 0: before the first row; 1..longest: kept, at most one per depth; the last one is worked on */
@@ -244,6 +255,7 @@ int tm_walk_run(struct tm_batch *b, void (*flush)(struct tm_batch *b, size_t fir
         }
         advance(&w, id, at, n, top, work, (int32_t)i);
     }
+    run_block(&w);
     run_block(&w);
     if (w.ended > w.flushed)
         flush(b, w.flushed, w.ended - w.flushed);

@@ -13,10 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* y = W x + b, packed for one kernel set: outputs in panels of `panel` columns, each panel [in][width]; the last panel
- * is as wide as what is left, rounded up to `lanes`. Panel p starts at w + p * panel * in. */
+/* y = W x + b, packed for one kernel set by tm_linear_pack(): outputs in panels of `panel` columns, each panel
+ * [in][width]; the last panel is as wide as what is left, rounded up to `lanes`. Panel p starts at w + p * panel * in.
+ * Or in pairs: [in / 2][out][2]. */
 struct tm_linear {
     int in, out;
+    bool pairs;
     int out_padded; /* columns written: out rounded up to lanes */
     const float *w;
     const float *bias; /* [out_padded], zeros when the layer has none */
@@ -57,6 +59,7 @@ static inline size_t tm_state_floats(int d_inner, int d_state)
 struct tm_kern {
     int lanes;        /* floats of a vector */
     int panel;        /* see struct tm_linear */
+    int pairs;        /* layers with so many outputs and an even number of inputs are packed in pairs; 0 none */
     bool fixed_mixer; /* the mixer functions want d_inner 128, d_state 8, d_conv 4, dt_rank 8 */
 
     /* y[r][0 .. out_padded) for `rows` rows; leading dimensions in floats. Only y must be aligned. */
@@ -67,14 +70,15 @@ struct tm_kern {
     /* x[r][i] <- x / (1 + exp(-x)); n a multiple of lanes. */
     void (*silu)(float *x, size_t ldx, int n, size_t rows);
 
-    /* x[i][I] = SiLU(convolution) of node i, whose window are the d_conv rows window[i * d_conv ...], oldest first. */
-    void (*conv)(const struct tm_mixer *m, const float *const *window, size_t nodes, float *x);
+    /* x[i][I] = SiLU(convolution) of node i of a path, over the d_conv rows row[i] ... row[i + d_conv - 1], oldest
+     * first. */
+    void (*conv)(const struct tm_mixer *m, const float *const *row, size_t nodes, float *x);
     /* delta[i][I] = softplus(dt_w tau_i + dt_b), tau_i = t[i * ldt .. + dt_rank). */
     void (*delta)(const struct tm_mixer *m, const float *t, size_t ldt, size_t nodes, float *delta);
     /* Advance the state along a path of nodes: from *in (which may be out) to *out. t[i * ldt] = tau, B, C of node i;
-     * row[i * stride] is its row. */
+     * row[i] is its row. next[i] is any row, one that will be needed soon. */
     void (*scan)(const struct tm_mixer *m, const float *in, float *out, size_t nodes, const float *x,
-                 const float *delta, const float *t, size_t ldt, const float *const *row, size_t stride);
+                 const float *delta, const float *t, size_t ldt, const float *const *row, const float *const *next);
 
     /* For tests; n a multiple of 16: exp(x); 2^x for x <= 126; silu and softplus of x ln 2, as the mixer computes them.
      */
@@ -88,6 +92,11 @@ extern const struct tm_kern tm_kern_portable;
 extern const struct tm_kern tm_kern_avx2;
 extern const struct tm_kern tm_kern_avx512;
 extern const struct tm_kern tm_kern_neon;
+
+/* Floats of l->w and, per column, of l->bias for l->in and l->out, which sets out_padded and pairs. */
+size_t tm_linear_size(const struct tm_kern *k, struct tm_linear *l);
+/* weight[out][in] into w[tm_linear_size()]. */
+void tm_linear_pack(const struct tm_kern *k, const struct tm_linear *l, const float *weight, float *w);
 
 /* The table of a set; NULL when it is not built in or this CPU cannot run it. */
 const struct tm_kern *tm_kern(enum tm_simd_set s);

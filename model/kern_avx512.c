@@ -23,23 +23,18 @@ PRIM vec vsplat(float x)
 {
     return _mm512_set1_ps(x);
 }
-#define HALF 8
-typedef __m256 half;
-PRIM half hload(const float *p)
+#define PAIRS 24
+PRIM vec vload2(const float *p)
 {
-    return _mm256_load_ps(p);
+    double d;
+    __builtin_memcpy(&d, p, sizeof d);
+    return _mm512_castpd_ps(_mm512_set1_pd(d));
 }
-PRIM half hfma(half a, half b, half c)
+PRIM vec vpairs(vec a, vec b)
 {
-    return _mm256_fmadd_ps(a, b, c);
-}
-PRIM half hlow(vec v)
-{
-    return _mm512_castps512_ps256(v);
-}
-PRIM vec hwiden(half h)
-{
-    return _mm512_zextps256_ps512(h);
+    const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    return _mm512_add_ps(_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b));
 }
 PRIM vec vadd(vec a, vec b)
 {
@@ -91,13 +86,24 @@ static const float powers[32] __attribute__((aligned(64))) = {
     1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f, 1.5759809f,  1.61049032f, 1.64575553f,
     1.68179286f, 1.71861935f, 1.75625217f, 1.79470909f, 1.8340081f,  1.87416768f, 1.91520655f, 1.95714414f,
 };
-PRIM vec vexp2(vec t)
+#define SHIFT 393216.0f /* 1.5 * 2^18: the unit of the last place is 1/32 */
+/* z = k/32 + SHIFT, n = k/32, f what is left of the exponent */
+PRIM vec power_of(vec z, vec n, vec f)
 {
-    const vec magic = vsplat(393216.0f); /* 1.5 * 2^18: the unit of the last place is 1/32 */
-    vec z = vadd(t, magic), n = _mm512_sub_ps(z, magic), f = _mm512_sub_ps(t, n);
     vec p = vfma(vfma(vsplat(0.2402264974f), f, vsplat(0.6931573298f)), f, vsplat(1.0f));
     vec base = _mm512_permutex2var_ps(_mm512_load_ps(powers), _mm512_castps_si512(z), _mm512_load_ps(powers + 16));
     return vmul(_mm512_scalef_ps(base, n), p); /* scalef: floor(n), and it underflows to 0 by itself */
+}
+PRIM vec vexp2(vec t)
+{
+    vec z = vadd(t, vsplat(SHIFT)), n = vadd(z, vsplat(-SHIFT));
+    return power_of(z, n, _mm512_sub_ps(t, n));
+}
+#define EXP2_PRODUCT /* an instruction less than the product first */
+PRIM vec vexp2_product(vec a, vec b)
+{
+    vec z = vfma(a, b, vsplat(SHIFT)), n = vadd(z, vsplat(-SHIFT));
+    return power_of(z, n, _mm512_fmsub_ps(a, b, n));
 }
 
 #include "model/kern_vec.h"

@@ -124,14 +124,14 @@ static void silu(float *x, size_t ldx, int n, size_t rows)
             x[i] = silu_of(x[i]);
 }
 
-static void conv(const struct tm_mixer *m, const float *const *window, size_t nodes, float *x)
+static void conv(const struct tm_mixer *m, const float *const *row, size_t nodes, float *x)
 {
     const int n = m->d_inner;
-    for (size_t i = 0; i < nodes; i++, x += n, window += m->d_conv) {
+    for (size_t i = 0; i < nodes; i++, x += n, row++) {
         memcpy(x, m->conv_b, (size_t)n * sizeof *x);
         for (int k = 0; k < m->d_conv; k++)
             for (int c = 0; c < n; c++)
-                x[c] += m->conv_w[k * n + c] * window[k][c];
+                x[c] += m->conv_w[k * n + c] * row[k][c];
         for (int c = 0; c < n; c++)
             x[c] = silu2_of(x[c]);
     }
@@ -151,14 +151,15 @@ static void delta(const struct tm_mixer *m, const float *t, size_t ldt, size_t n
 }
 
 static void scan(const struct tm_mixer *m, const float *in, float *out, size_t nodes, const float *x, const float *dt,
-                 const float *t, size_t ldt, const float *const *row, size_t stride)
+                 const float *t, size_t ldt, const float *const *row, const float *const *next)
 {
     const int n = m->d_inner;
     float *q = out + (size_t)m->d_state * (size_t)n, *s = q + n;
     float y[TM_LIMIT_WIDTH];
+    (void)next;
     if (in != out)
         memcpy(out, in, tm_state_floats(n, m->d_state) * sizeof *out);
-    for (size_t i = 0; i < nodes; i++, x += n, dt += n, t += ldt, row += stride) {
+    for (size_t i = 0; i < nodes; i++, x += n, dt += n, t += ldt, row++) {
         const float *b = t + m->dt_rank, *z = tm_row_z(*row, n), *r = tm_row_h(*row, n);
         for (int c = 0; c < n; c++)
             y[c] = m->d[c] * x[c];

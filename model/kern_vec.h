@@ -5,7 +5,9 @@
  *   vsum (of the lanes, in a fixed tree)
  *   vpow2(p, z): p 2^k, where z = k + MAGIC as a float
  *   vexp2(t): 2^t for t <= 126, with no lower bound
- *   HALF (optional: the lanes of half a vector), type half, hload, hfma, hlow (of a vec), hwiden (to a vec, rest 0)
+ *   PAIRS (optional: the outputs of a layer that is packed in pairs), vload2 (two floats, over and over), vpairs(a, b):
+ *   sums of neighbours of a, then of b
+ *   EXP2_PRODUCT (optional), vexp2_product(a, b): 2^(a b)
  *   PANEL (vectors of a panel: 2 or 4, a macro; 6 rows of them must fit the registers), KERN_TABLE (name of the table)
  *
  * Order of operations: see kern.h. Each output of `linear` is one chain of fma over the inputs in order, whatever the
@@ -27,6 +29,13 @@ enum { I = 128, N = 8, K = 4, R = 8, GROUPS = I / LANES }; /* fixed_mixer */
 /* --- elementary functions ---------------------------------------------------------------------------------------- */
 
 #define MAGIC 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+
+#ifndef EXP2_PRODUCT
+INLINE vec vexp2_product(vec a, vec b)
+{
+    return vexp2(vmul(a, b));
+}
+#endif
 
 /* exp: Cody-Waite reduction, then 1 + r + r^2 q(r); q by weighted minimax on |r| <= ln2/2, relative error 1.05e-7. */
 INLINE vec vexp(vec x)
@@ -133,47 +142,43 @@ INLINE vec vsoftplus2(vec t)
     }
 PANEL_FN(1)
 PANEL_FN(2)
-#ifdef HALF
-/* A panel of two vectors whose last half is padding (x_proj: 24 outputs): one vector and a half, the rest becomes 0. */
-#define TILE_HALF_FN(ROWS)                                                                                             \
-    static void tile_##ROWS##_half(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y,    \
-                                   size_t ldy, unsigned flags)                                                         \
+#ifdef PAIRS
+/* Three vectors for two inputs: each holds 8 outputs, input k in the even lanes and k + 1 in the odd ones, so that 24
+ * outputs (x_proj) fill the lanes. */
+#define TILE_PAIRS_FN(ROWS)                                                                                            \
+    static void tile_##ROWS##_pairs(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y,   \
+                                    size_t ldy, unsigned flags)                                                        \
     {                                                                                                                  \
-        vec acc[ROWS];                                                                                                 \
-        half end[ROWS];                                                                                                \
+        vec acc[ROWS][3];                                                                                              \
         const float *start = flags & TM_LINEAR_ADD ? y : bias;                                                         \
         const size_t lds = flags & TM_LINEAR_ADD ? ldy : 0;                                                            \
-        UNROLL for (int i = 0; i < ROWS; i++)                                                                          \
-        {                                                                                                              \
-            acc[i] = vload(start + (size_t)i * lds);                                                                   \
-            end[i] = hload(start + (size_t)i * lds + LANES);                                                           \
-        }                                                                                                              \
-        for (int k = 0; k < in; k++) {                                                                                 \
-            const vec wk = vload(w + 2 * k * LANES);                                                                   \
-            const half hk = hload(w + (2 * k + 1) * LANES);                                                            \
+        UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < 3; j++) acc[i][j] = vsplat(0.0f);             \
+        for (int k = 0; k < in; k += 2, w += 3 * LANES) {                                                              \
+            vec wk[3];                                                                                                 \
+            UNROLL for (int j = 0; j < 3; j++) wk[j] = vload(w + j * LANES);                                           \
             UNROLL for (int i = 0; i < ROWS; i++)                                                                      \
             {                                                                                                          \
-                vec xk = vsplat(x[(size_t)i * ldx + (size_t)k]);                                                       \
-                acc[i] = vfma(xk, wk, acc[i]);                                                                         \
-                end[i] = hfma(hlow(xk), hk, end[i]);                                                                   \
+                vec xk = vload2(x + (size_t)i * ldx + (size_t)k);                                                      \
+                UNROLL for (int j = 0; j < 3; j++) acc[i][j] = vfma(xk, wk[j], acc[i][j]);                             \
             }                                                                                                          \
         }                                                                                                              \
         UNROLL for (int i = 0; i < ROWS; i++)                                                                          \
         {                                                                                                              \
-            vec v = acc[i], h = hwiden(end[i]);                                                                        \
+            vec v = vadd(vload(start + (size_t)i * lds), vpairs(acc[i][0], acc[i][1]));                                \
+            vec u = vadd(vload(start + (size_t)i * lds + LANES), vpairs(acc[i][2], vsplat(0.0f)));                     \
             vstore(y + (size_t)i * ldy, flags & TM_LINEAR_RELU ? vmax(v, vsplat(0.0f)) : v);                           \
-            vstore(y + (size_t)i * ldy + LANES, flags & TM_LINEAR_RELU ? vmax(h, vsplat(0.0f)) : h);                   \
+            vstore(y + (size_t)i * ldy + LANES, flags & TM_LINEAR_RELU ? vmax(u, vsplat(0.0f)) : u);                   \
         }                                                                                                              \
     }
-TILE_HALF_FN(1)
-TILE_HALF_FN(6)
-static void panel_half(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y, size_t ldy,
-                       size_t rows, unsigned flags)
+TILE_PAIRS_FN(1)
+TILE_PAIRS_FN(6)
+static void panel_pairs(const float *w, const float *bias, int in, const float *x, size_t ldx, float *y, size_t ldy,
+                        size_t rows, unsigned flags)
 {
     for (; rows >= 6; rows -= 6, x += 6 * ldx, y += 6 * ldy)
-        tile_6_half(w, bias, in, x, ldx, y, ldy, flags);
+        tile_6_pairs(w, bias, in, x, ldx, y, ldy, flags);
     for (; rows > 0; rows--, x += ldx, y += ldy)
-        tile_1_half(w, bias, in, x, ldx, y, ldy, flags);
+        tile_1_pairs(w, bias, in, x, ldx, y, ldy, flags);
 }
 #endif
 #if PANEL == 4
@@ -184,15 +189,15 @@ PANEL_FN(4)
 static void linear(const struct tm_linear *l, const float *x, size_t ldx, float *y, size_t ldy, size_t rows,
                    unsigned flags)
 {
+#ifdef PAIRS
+    if (l->pairs) {
+        panel_pairs(l->w, l->bias, l->in, x, ldx, y, ldy, rows, flags);
+        return;
+    }
+#endif
     for (int at = 0; at < l->out_padded; at += PANEL * LANES) {
         const float *w = l->w + (size_t)at * (size_t)l->in, *bias = l->bias + at;
         const int left = (l->out_padded - at) / LANES;
-#ifdef HALF
-        if (left == 2 && l->out - at <= LANES + HALF) {
-            panel_half(w, bias, l->in, x, ldx, y + at, ldy, rows, flags);
-            break;
-        }
-#endif
         switch (left < PANEL ? left : PANEL) {
         case 1:
             panel_1(w, bias, l->in, x, ldx, y + at, ldy, rows, flags);
@@ -233,18 +238,22 @@ static void silu(float *x, size_t ldx, int n, size_t rows)
 
 /* --- mixer -------------------------------------------------------------------------------------------------------- */
 
-static void conv(const struct tm_mixer *m, const float *const *window, size_t nodes, float *x)
+static void conv(const struct tm_mixer *m, const float *const *row, size_t nodes, float *x)
 {
     for (int c = 0; c < I; c += LANES) {
         const vec w0 = vload(m->conv_w + c), w1 = vload(m->conv_w + I + c), w2 = vload(m->conv_w + 2 * I + c),
                   w3 = vload(m->conv_w + 3 * I + c), b = vload(m->conv_b + c);
+        vec r0 = vload(row[0] + c), r1 = vload(row[1] + c), r2 = vload(row[2] + c);
         for (size_t i = 0; i < nodes; i++) {
-            const float *const *win = window + K * i;
-            vec v = vfma(w0, vload(win[0] + c), b);
-            v = vfma(w1, vload(win[1] + c), v);
-            v = vfma(w2, vload(win[2] + c), v);
-            v = vfma(w3, vload(win[3] + c), v);
+            const vec r3 = vload(row[i + K - 1] + c);
+            vec v = vfma(w0, r0, b);
+            v = vfma(w1, r1, v);
+            v = vfma(w2, r2, v);
+            v = vfma(w3, r3, v);
             vstore(x + i * I + c, vsilu2(v));
+            r0 = r1;
+            r1 = r2;
+            r2 = r3;
         }
     }
 }
@@ -264,7 +273,7 @@ static void delta(const struct tm_mixer *m, const float *t, size_t ldt, size_t n
 
 /* Channels outside, nodes inside: the state of one vector of channels stays in registers along the whole path. */
 static void scan(const struct tm_mixer *m, const float *in, float *out, size_t nodes, const float *x, const float *dt,
-                 const float *t, size_t ldt, const float *const *row, size_t stride)
+                 const float *t, size_t ldt, const float *const *row, const float *const *next)
 {
     for (int c = 0; c < I; c += LANES) {
         vec h[N], a[N], q = vload(in + N * I + c), s = vload(in + (N + 1) * I + c);
@@ -275,16 +284,19 @@ static void scan(const struct tm_mixer *m, const float *in, float *out, size_t n
             a[n] = vload(m->a + n * I + c);
         }
         for (size_t i = 0; i < nodes; i++) {
-            const float *b = t + i * ldt + R, *r = row[i * stride];
+            const float *b = t + i * ldt + R, *r = row[i];
             const vec di = vload(dt + i * I + c), xi = vload(x + i * I + c), dx = vmul(di, xi);
             vec y = vmul(d, xi);
             UNROLL for (int n = 0; n < N; n++)
             {
-                h[n] = vfma(vexp2(vmul(di, a[n])), h[n], vmul(dx, vsplat(b[n])));
+                h[n] = vfma(vexp2_product(di, a[n]), h[n], vmul(dx, vsplat(b[n])));
                 y = vfma(vsplat(b[N + n]), h[n], y);
             }
             q = vfma(y, vload(tm_row_z(r, I) + c), q);
             s = vadd(s, vload(tm_row_h(r, I) + c));
+            __builtin_prefetch(next[i] + c, 0, 2);
+            __builtin_prefetch(tm_row_z(next[i], I) + c, 0, 2);
+            __builtin_prefetch(tm_row_h(next[i], I) + c, 0, 2);
         }
         UNROLL for (int n = 0; n < N; n++) vstore(out + n * I + c, h[n]);
         vstore(out + N * I + c, q);
@@ -321,6 +333,9 @@ static void test_softplus2(const float *x, float *y, size_t n)
 const struct tm_kern KERN_TABLE = {
     .lanes = LANES,
     .panel = PANEL * LANES,
+#ifdef PAIRS
+    .pairs = PAIRS,
+#endif
     .fixed_mixer = true,
     .linear = linear,
     .norm = norm,

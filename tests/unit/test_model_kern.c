@@ -99,17 +99,12 @@ END_TEST
 /* A layer packed for a set from row-major [out][in] weights, as infer_plan.c does it. */
 static struct tm_linear pack(const struct tm_kern *k, const float *w, const float *bias, int in, int out)
 {
-    struct tm_linear l = {.in = in, .out = out, .out_padded = (out + k->lanes - 1) / k->lanes * k->lanes};
-    float *p = tm_alloc((size_t)l.out_padded * (size_t)in, sizeof *p), *b = tm_alloc((size_t)l.out_padded, sizeof *b);
+    struct tm_linear l = {.in = in, .out = out};
+    float *p = tm_alloc(tm_linear_size(k, &l), sizeof *p), *b = tm_alloc((size_t)l.out_padded, sizeof *b);
     ck_assert(p && b);
+    tm_linear_pack(k, &l, w, p);
     l.w = p;
     l.bias = b;
-    for (int at = 0; at < l.out_padded; at += k->panel) {
-        int width = l.out_padded - at < k->panel ? l.out_padded - at : k->panel;
-        for (int i = 0; i < in; i++)
-            for (int j = 0; j < width; j++)
-                *p++ = at + j < out ? w[(at + j) * in + i] : 0.0f;
-    }
     memcpy(b, bias, (size_t)out * sizeof *b);
     return l;
 }
@@ -177,7 +172,7 @@ END_TEST
 struct mixer_data {
     struct tm_mixer m;
     float *row[NODES], *x, *delta, *t, *state;
-    const float *window[NODES * K];
+    const float *path[NODES + K - 1];
 };
 
 static void mixer_init(struct mixer_data *d)
@@ -196,8 +191,8 @@ static void mixer_init(struct mixer_data *d)
                              array(I, &rng, 1.0, 0.3)};
     for (int i = 0; i < NODES; i++)
         d->row[i] = array(3 * I, &rng, 0.1, 1.0);
-    for (int i = 0; i < NODES * K; i++)
-        d->window[i] = d->row[tm_rng_below(&rng, NODES)];
+    for (int i = 0; i < NODES + K - 1; i++)
+        d->path[i] = d->row[tm_rng_below(&rng, NODES)];
     d->x = array(NODES * I, &rng, 0.2, 1.0);
     d->delta = array(NODES * I, &rng, 0.5, 0.499);
     d->t = array(NODES * LDT, &rng, 0.0, 1.0);
@@ -230,14 +225,14 @@ START_TEST(the_mixer_agrees_with_the_portable_one_within_1e_5)
     mixer_init(&d);
     float *y = tm_alloc(NODES * 3 * I, sizeof *y), *want = tm_alloc(NODES * 3 * I, sizeof *want);
     ck_assert(y && want);
-    k->conv(&d.m, d.window, NODES, y);
-    p->conv(&d.m, d.window, NODES, want);
+    k->conv(&d.m, d.path, NODES, y);
+    p->conv(&d.m, d.path, NODES, want);
     agree(y, want, NODES * I);
     k->delta(&d.m, d.t, LDT, NODES, y);
     p->delta(&d.m, d.t, LDT, NODES, want);
     agree(y, want, NODES * I);
-    k->scan(&d.m, d.state, y, NODES, d.x, d.delta, d.t, LDT, d.window + K - 1, K);
-    p->scan(&d.m, d.state, want, NODES, d.x, d.delta, d.t, LDT, d.window + K - 1, K);
+    k->scan(&d.m, d.state, y, NODES, d.x, d.delta, d.t, LDT, d.path + K - 1, d.path);
+    p->scan(&d.m, d.state, want, NODES, d.x, d.delta, d.t, LDT, d.path + K - 1, d.path);
     agree(y, want, tm_state_floats(I, N));
     for (int i = 0; i < NODES; i++)
         memcpy(y + i * 3 * I, d.row[i], 3 * I * sizeof *y);
@@ -263,17 +258,17 @@ START_TEST(a_path_may_be_cut_anywhere)
           *x = tm_alloc(NODES * I, sizeof *x);
     float *delta = tm_alloc(NODES * I, sizeof *delta);
     ck_assert(whole && cut && x && delta);
-    k->conv(&d.m, d.window, NODES, x);
+    k->conv(&d.m, d.path, NODES, x);
     k->delta(&d.m, d.t, LDT, NODES, delta);
-    k->scan(&d.m, d.state, whole, NODES, x, delta, d.t, LDT, d.window + K - 1, K);
+    k->scan(&d.m, d.state, whole, NODES, x, delta, d.t, LDT, d.path + K - 1, d.path);
     for (size_t at = 1; at < NODES; at += SANITIZED ? 9 : 1) {
-        const float *const *rest = d.window + K * at;
+        const float *const *rest = d.path + at;
         k->conv(&d.m, rest, NODES - at, d.x + at * I);
         ck_assert_mem_eq(d.x + at * I, x + at * I, (NODES - at) * I * sizeof *x);
         k->delta(&d.m, d.t + at * LDT, LDT, NODES - at, d.delta + at * I);
         ck_assert_mem_eq(d.delta + at * I, delta + at * I, (NODES - at) * I * sizeof *delta);
-        k->scan(&d.m, d.state, cut, at, x, delta, d.t, LDT, d.window + K - 1, K);
-        k->scan(&d.m, cut, cut, NODES - at, x + at * I, delta + at * I, d.t + at * LDT, LDT, rest + K - 1, K);
+        k->scan(&d.m, d.state, cut, at, x, delta, d.t, LDT, d.path + K - 1, d.path);
+        k->scan(&d.m, cut, cut, NODES - at, x + at * I, delta + at * I, d.t + at * LDT, LDT, rest + K - 1, d.path);
         ck_assert_mem_eq(cut, whole, size * sizeof *cut);
     }
     free(delta);
