@@ -21,7 +21,7 @@ ALL_CFLAGS = -std=gnu11 $(OPT) $(WARN) -fPIC -fno-math-errno -ffp-contract=off -
 ALL_LDFLAGS = $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
 
 PKGS_LIB    := sqlite3 zlib libzstd nettle openblas jansson
-PKGS_DAEMON := libmicrohttpd jansson libuv inih
+PKGS_DAEMON := libmicrohttpd jansson libuv inih gnutls
 PKGS_CLIENT := libcurl jansson
 PKGS_TEST   := check
 PKGS        := $(sort $(PKGS_LIB) $(PKGS_DAEMON) $(PKGS_CLIENT) $(PKGS_TEST))

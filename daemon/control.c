@@ -10,6 +10,7 @@
  * be resumed before libmicrohttpd may stop. */
 #include "daemon/control.h"
 
+#include "daemon/auth.h"
 #include "daemon/jobs.h"
 #include "daemon/linger.h"
 #include "daemon/log.h"
@@ -18,6 +19,7 @@
 #include "daemon/options.h"
 #include "daemon/pool.h"
 #include "daemon/server.h"
+#include "daemon/tls.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -162,6 +164,17 @@ static void on_changed(void *arg, const char *key, bool reloaded)
     }
 }
 
+/* What files hold that keys only name. Each part keeps what it had when its file is no good. */
+static void reload_files(struct td_daemon *d)
+{
+    struct tp_err e;
+
+    if (td_auth_reload(d->auth, &d->config, &e) != 0)
+        td_log(TD_ERROR, "reload-failed", TD_S("part", "tokens"), TD_S("reason", e.detail));
+    if (d->tls && td_tls_reload(d->tls, d->config.tls_cert, d->config.tls_key, &e) != 0)
+        td_log(TD_ERROR, "reload-failed", TD_S("part", "certificate"), TD_S("reason", e.detail));
+}
+
 static void on_reload(uv_signal_t *h, int signum)
 {
     struct td_control *c = h->data;
@@ -180,6 +193,7 @@ static void on_reload(uv_signal_t *h, int signum)
         td_config_reload(&d->config, &now, on_changed, &kept);
         td_log_level((enum td_level)td_log_level_by_name(d->config.log_level));
         td_pool_limit(d->predict_pool, (size_t)d->config.predict_queue);
+        reload_files(d);
         td_log(TD_INFO, "reloaded", TD_I("need_restart", kept));
         td_config_free(&now);
     }

@@ -4,6 +4,7 @@
  * store, log. Main thread. */
 #include "daemon/daemon.h"
 
+#include "daemon/auth.h"
 #include "daemon/control.h"
 #include "daemon/cores.h"
 #include "daemon/figures.h"
@@ -16,6 +17,7 @@
 #include "daemon/registry.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
+#include "daemon/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,6 +124,10 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     if (!(d->metrics = td_metrics_new()))
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
     td_gauge(d->metrics, TD_G_START, (double)time(NULL));
+    if ((rc = td_auth_new(&d->config, &d->auth, e)) != 0)
+        return rc;
+    if (*d->config.tls_listen && (rc = td_tls_new(d->config.tls_cert, d->config.tls_key, &d->tls, e)) != 0)
+        return rc;
     if ((rc = open_store(d, e)) != 0)
         return rc;
     d->predict_pool = td_pool_new(&(struct td_pool_opts){
@@ -159,7 +165,22 @@ static void stop_parts(struct td_daemon *d)
     td_pool_free(d->api_pool);
     td_registry_free(d->registry);
     st_close(d->store);
+    td_tls_free(d->tls);
+    td_auth_free(d->auth);
     td_metrics_free(d->metrics);
+}
+
+int td_daemon_check(const struct td_config *c, struct tp_err *e)
+{
+    struct td_auth *auth = NULL;
+    struct td_tls *tls = NULL;
+    int rc = td_auth_new(c, &auth, e);
+
+    if (rc == 0 && *c->tls_listen)
+        rc = td_tls_new(c->tls_cert, c->tls_key, &tls, e);
+    td_tls_free(tls);
+    td_auth_free(auth);
+    return rc;
 }
 
 static void log_settings(const struct td_config *c)

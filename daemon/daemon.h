@@ -20,6 +20,8 @@ struct td_daemon {
     struct td_jobs *jobs;             /* job threads: daemon/jobs.h */
     struct td_recal *recal;           /* offsets of tasks: daemon/recalibrate.h */
     struct td_server *server;         /* HTTP: daemon/server.h */
+    struct td_auth *auth;             /* tokens and peers: daemon/auth.h */
+    struct td_tls *tls;               /* certificate of tls_listen, NULL none: daemon/tls.h */
     struct td_metrics *metrics;       /* daemon/metrics.h */
     struct td_linger *linger;         /* connections closed with care, on the control loop: daemon/linger.h */
     const struct td_options *options; /* the command line, applied again at a reload: daemon/options.h */
@@ -33,6 +35,8 @@ struct td_daemon {
     _Atomic int64_t heartbeat; /* monotonic milliseconds of the control loop's last turn */
 };
 
+/* What td_config_check cannot see: the files that the configuration names. CONFIG. */
+int td_daemon_check(const struct td_config *c, struct tp_err *e);
 /* Run until SIGTERM/SIGINT. Returns the exit status of the process. */
 int td_daemon_run(struct td_daemon *d);
 

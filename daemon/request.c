@@ -304,7 +304,10 @@ void td_request_problem(struct td_request *r, const struct tp_err *e)
     if (resp) {
         td_request_decorate(r, resp, "application/problem+json");
         if (status == 429 || status == 503) {
-            snprintf(seconds, sizeof seconds, "%d", e->code == TP_E_DRAINING ? 5 : TD_RETRY_SECONDS);
+            snprintf(seconds, sizeof seconds, "%d",
+                     e->code == TP_E_DRAINING ? 5
+                     : r->retry_s > 0         ? r->retry_s
+                                              : TD_RETRY_SECONDS);
             MHD_add_response_header(resp, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
         }
         if (status == 405)

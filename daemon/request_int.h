@@ -6,6 +6,7 @@
 #ifndef TD_REQUEST_INT_H
 #define TD_REQUEST_INT_H
 
+#include "daemon/auth.h"
 #include "daemon/decode.h"
 #include "daemon/metrics.h"
 #include "daemon/pool.h"
@@ -37,7 +38,9 @@ enum {
  * conn_lock. */
 struct td_conn {
     struct td_conn *prev, *next;
+    struct td_server *server;
     int fd;
+    struct td_peer peer;
     bool tcp;
     /* When the connection is closed for being late, monotonic ms; INT64_MAX while a handler or a reply is at work. */
     _Atomic int64_t deadline;
@@ -62,7 +65,7 @@ struct td_seat {
 
 struct td_server {
     struct td_daemon *daemon;
-    struct td_http http[TD_LISTENERS_MAX + 2];
+    struct td_http http[TD_LISTENERS_MAX + 3];
     int n_http;
     pthread_mutex_t conn_lock; /* guards the list of connections; innermost */
     struct td_conn *conns;
@@ -96,6 +99,8 @@ struct td_request {
     size_t limit, charged, bytes_in, discarded;
     bool wanted, ndjson;
     struct tp_err refused; /* code != OK: the rest of the body is read and thrown away, then this is the reply */
+    struct td_grant grant; /* filled by check(): who asks */
+    int retry_s;           /* for a refusal with 429 or 503; 0: by its code */
     /* the handler */
     void *worker;
     enum td_lane lane;
@@ -139,6 +144,10 @@ void td_request_ready(struct td_request *r, struct MHD_Response *resp, int statu
 struct MHD_Response *td_request_response(struct tp_buf *body); /* takes the bytes */
 /* headers that every reply has */
 void td_request_decorate(struct td_request *r, struct MHD_Response *resp, const char *content_type);
+
+/* server.c: for the handshake of a struct MHD_Connection; NULL: it has none. */
+struct td_tls;
+struct td_tls *td_server_tls_of(void *mhd_connection);
 
 /* stream.c */
 void td_streams_wake(struct td_server *s, bool end); /* end: no stream sleeps again */
