@@ -176,7 +176,7 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-bench-lane: $(BUILD)/tcld
+bench-lane bench-overload: $(BUILD)/tcld
 bench-fleet: $(BUILD)/tcld $(BUILD)/replay
 bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)

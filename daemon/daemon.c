@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 enum {
-    API_QUEUE_MAX = 4096,
     FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
     FILES_PER_READER = 4,
     LEASE_GRACE_MS = 30000, /* for agents to come back after a restart */
@@ -117,6 +116,13 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
     return td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);
 }
 
+void td_daemon_apply_limits(struct td_daemon *d)
+{
+    td_pool_limit(d->predict_pool, (size_t)d->config.predict_queue);
+    td_pool_limit(d->api_pool, (size_t)d->config.api_queue);
+    st_queue_limit(d->store, (size_t)d->config.ingest_queue_rows, (size_t)d->config.ingest_queue_bytes);
+}
+
 static int start_parts(struct td_daemon *d, struct tp_err *e)
 {
     int rc;
@@ -142,7 +148,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     d->api_pool = td_pool_new(&(struct td_pool_opts){
         .name = "tcld-api",
         .threads = {[TD_LANE_MAIN] = d->threads.api},
-        .max_queued = API_QUEUE_MAX,
+        .max_queued = (size_t)d->config.api_queue,
         .nice = LONG_WORK_NICE,
         .worker_new = reader_new,
         .worker_free = reader_free,
@@ -152,6 +158,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
         return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
     if ((rc = td_jobs_new(d, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0)
         return rc;
+    td_daemon_apply_limits(d);
     td_figures_show_all(d);
     return td_server_new(d, &d->server, e);
 }

@@ -30,6 +30,7 @@ struct td_daemon {
     } threads;
     _Atomic bool draining;
     _Atomic bool ready;
+    _Atomic bool memory_full;  /* above limit_memory_bytes, as of the last second */
     _Atomic bool sweeping;     /* the store is looking for leases that ran out */
     _Atomic int exports;       /* streams of records that run */
     _Atomic int64_t heartbeat; /* monotonic milliseconds of the control loop's last turn */
@@ -37,6 +38,8 @@ struct td_daemon {
 
 /* What td_config_check cannot see: the files that the configuration names. CONFIG. */
 int td_daemon_check(const struct td_config *c, struct tp_err *e);
+/* Hands the limits of the configuration to the parts that keep a copy: at start and after a reload. */
+void td_daemon_apply_limits(struct td_daemon *d);
 /* Run until SIGTERM/SIGINT. Returns the exit status of the process. */
 int td_daemon_run(struct td_daemon *d);
 

@@ -166,6 +166,7 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
 
     if (body == NULL)
         return -TP_E_NO_MEMORY;
+    tp_body_limit(body, (size_t)d->config.limit_record_bytes);
     while (rc == 0 && (got = tp_body_next(body, &w->record, &why)) != 0) {
         if (got < 0) {
             *e = why;
@@ -203,6 +204,8 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
             }
         }
         if (got == 2) {
+            if (why.code == TP_E_TOO_LONG)
+                td_count(d->metrics, TD_C_LIMIT_RECORD, 1);
             w->slot[count] = -1;
             tp_errlist_add(&w->errors, &why);
         }

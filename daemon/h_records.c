@@ -81,12 +81,13 @@ static void post_failed(struct post *p, enum tp_code code)
 
     if (code == TP_E_UNKNOWN_HARDWARE)
         td_reply_fail(p->r, code, "the hardware was removed while the %s came in; nothing was stored", what);
-    else if (code == TP_E_TOO_MANY)
+    else if (code == TP_E_TOO_MANY) {
+        td_count(p->d->metrics, TD_C_LIMIT_CANDIDATES, 1);
         td_reply_fail(p->r, code,
                       "hardware \"%s\" would have more than %lld candidates that wait to be measured "
                       "(limit_candidates); nothing of the body was stored",
                       hw, (long long)p->d->config.limit_candidates);
-    else
+    } else
         td_reply_fail(p->r, code, "the %s could not be stored; nothing of them was", what);
 }
 
@@ -126,7 +127,7 @@ static int check(const struct post *p, const struct tp_record *rec, const struct
 /* Everything usable of the body goes into b, everything else into p. */
 static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b, struct tp_err *e)
 {
-    size_t n;
+    size_t n, count = 0, limit = (size_t)p->d->config.limit_measurements_records;
     const char *bytes = td_req_body(p->r, &n);
     struct tp_body *body = tp_body_open(td_req_body_is_ndjson(p->r) ? TP_FORM_NDJSON : TP_FORM_JSON, bytes, n, e);
     struct tp_record rec;
@@ -136,6 +137,7 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
 
     if (body == NULL)
         return -TP_E_NO_MEMORY;
+    tp_body_limit(body, (size_t)p->d->config.limit_record_bytes);
     tp_record_init(&rec);
     while (rc == 0 && (got = tp_body_next(body, &rec, &why)) != 0) {
         if (got == 2 && p->candidates && why.code == TP_E_BAD_RESULT)
@@ -159,7 +161,12 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
                 got = 2;
             }
         }
+        if (got != 0 && rc == 0 && ++count > limit)
+            rc = tp_fail(e, TP_E_BODY_TOO_LARGE,
+                         "the body holds more than %zu records, which is the most in one request", limit);
         if (got == 2) {
+            if (why.code == TP_E_TOO_LONG)
+                td_count(p->d->metrics, TD_C_LIMIT_RECORD, 1);
             p->rejected++;
             tp_errlist_add(&p->errors, &why);
         }
@@ -194,6 +201,8 @@ static void post(struct td_request *r, struct st_ingest *b, bool candidates, int
     }
     p->handed_over = now();
     rc = st_ingest_submit(d->store, hw.name, b, committed, p, e);
+    if (rc == -TP_E_OVERLOADED)
+        td_count(d->metrics, TD_C_LIMIT_INGEST_QUEUE, 1);
     if (rc == 0)
         return; /* b and p are the store's; the request may be gone already */
 fail:

@@ -216,8 +216,6 @@ static int authorise(struct td_request *r, const char *method, struct tp_err *e)
 /* Every reason to refuse a request that can be seen before its body. */
 static int check(struct td_request *r, const char *method, size_t length, struct tp_err *e)
 {
-    struct td_server *s = r->http->server;
-    struct td_daemon *d = s->daemon;
     int rc;
 
     if (r->refused.code)
@@ -234,23 +232,12 @@ static int check(struct td_request *r, const char *method, size_t length, struct
         return rc;
     if (is_health(route))
         return prepare_body(r, length, e);
-    if (atomic_load(&s->draining)) {
+    if (atomic_load(&r->http->server->draining)) {
         r->close = true;
         return tp_fail(e, TP_E_DRAINING, "the daemon is shutting down");
     }
-    if (atomic_load(&s->connections) > (size_t)d->config.connection_limit) {
-        r->close = true;
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "too many connections are open; try again later");
-    }
-    /* told before the body is read; the pool itself refuses again when it fills up meanwhile */
-    enum td_lane lane =
-        length == SIZE_MAX ? TD_LANE_EXPRESS : td_lane_of(length); /* unknown: in favour of the client */
-    size_t waiting = route->where == TD_PREDICT ? td_pool_queued(d->predict_pool, lane) : 0;
-    if (waiting >= (size_t)d->config.predict_queue) {
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "%zu predict requests wait already; try again later", waiting);
-    }
+    if ((rc = td_admit(r, length, e)) != 0)
+        return rc;
     return prepare_body(r, length, e);
 }
 
@@ -317,10 +304,8 @@ int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_er
 
     r->charged += more;
     if (more && atomic_fetch_add(&s->body_bytes, more) + more > (size_t)config_of(r)->limit_bodies_bytes &&
-        body->n > TD_EXPRESS_BYTES) {
-        td_count(s->daemon->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "the bodies of all requests need too much memory; try again later");
-    }
+        body->n > TD_EXPRESS_BYTES)
+        return td_limit(r, TD_C_LIMIT_BODIES, 0, e, "the bodies of all requests need too much memory");
     return 0;
 }
 

@@ -165,7 +165,7 @@ void td_observe(struct td_metrics *m, enum td_histogram h, double v)
     atomic_fetch_add_explicit(&m->h[h].nanoseconds, (uint64_t)(v < 1e9 ? v * 1e9 : 1e18), memory_order_relaxed);
 }
 
-static double resident_bytes(void)
+double td_resident_bytes(void)
 {
     unsigned long size, resident = 0;
     FILE *f = fopen("/proc/self/statm", "re");
@@ -200,7 +200,7 @@ static void write_histogram(const struct histogram *h, const char *name, struct 
 
 void td_metrics_write(struct td_metrics *m, struct tp_buf *out)
 {
-    td_gauge(m, TD_G_RSS, resident_bytes());
+    td_gauge(m, TD_G_RSS, td_resident_bytes());
     for (int i = 0; i < TD_COUNTERS; i++) {
         const struct name *n = &C_NAME[i];
         if (i == 0 || strcmp(n->name, C_NAME[i - 1].name) != 0)

@@ -58,6 +58,7 @@ void td_observe(struct td_metrics *m, enum td_histogram h, double v); /* seconds
  * hardware was deleted, never comes to stand after it; scrapes do not wait for fn. */
 typedef bool (*td_hw_gauge_fn)(void *arg, const char *hardware, double *v);
 void td_hw_gauges(struct td_metrics *m, const char *hardware, td_hw_gauge_fn fn, void *arg);
+double td_resident_bytes(void);                                  /* of this process */
 void td_metrics_write(struct td_metrics *m, struct tp_buf *out); /* text format 0.0.4 */
 
 #endif

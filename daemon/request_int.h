@@ -30,8 +30,7 @@ enum {
      * or in the express lane (some 50) */
     TD_AT_ONCE_BYTES = 8 * 1024,
     TD_EXPRESS_BYTES = 32 * 1024,
-    TD_SEATS_MAX = 64,
-    TD_RETRY_SECONDS = 1
+    TD_SEATS_MAX = 64
 };
 
 /* One connection. Made and freed by its HTTP thread; the sweep of the control thread reads it under the server's
@@ -42,6 +41,7 @@ struct td_conn {
     int fd;
     struct td_peer peer;
     bool tcp;
+    bool surplus; /* there were address_connections of this address already */
     /* When the connection is closed for being late, monotonic ms; INT64_MAX while a handler or a reply is at work. */
     _Atomic int64_t deadline;
     _Atomic bool idle;          /* between requests */
@@ -92,7 +92,8 @@ struct td_request {
     struct td_target target;
     struct td_match match;
     char method[16], id[TD_REQUEST_ID_MAX + 1];
-    int64_t t0; /* monotonic us */
+    int64_t t0;          /* monotonic us */
+    int64_t deadline_us; /* after this the client does not want it any more, monotonic; 0 none */
     /* the body */
     struct tp_buf body; /* as it came until dispatch.c decodes it */
     enum td_coding coding;
@@ -130,6 +131,15 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
  * small one is never refused: connection_limit bounds those, and others' large ones must not keep them out. */
 int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_err *e);
 void td_body_drop(struct td_request *r);
+
+/* admit.c: OVERLOADED with that text and a Retry-After, counted. */
+int td_limit(struct td_request *r, enum td_counter limit, int64_t wait_ms, struct tp_err *e, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The limits, at three moments: before the body is read (length SIZE_MAX: not known), before the queue, at the turn. */
+int td_admit(struct td_request *r, size_t length, struct tp_err *e);
+int td_admit_queue(struct td_request *r, enum td_lane lane, struct tp_err *e);
+int td_admit_run(struct td_request *r, struct tp_err *e);
+int td_retry_after(const struct td_request *r); /* seconds, for 429 and 503 */
 
 /* dispatch.c: the body is there */
 enum MHD_Result td_dispatch(struct td_request *r);

@@ -22,11 +22,24 @@ enum {
     FD_RESERVE = 64 /* descriptors for the store, models, logs */,
     LIMIT_SLACK = 64,
     POOL_BYTES = 64 * 1024,
-    STACK_BYTES = 512 * 1024
+    STACK_BYTES = 512 * 1024,
+    SURPLUS_MS = 5000 /* to fetch the refusal */
 };
 static char TLS_PRIORITIES[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 
 /* ---- connections ---- */
+
+/* Does n's address have as many connections as it may already? */
+static bool surplus_locked(const struct td_server *s, const struct td_conn *n)
+{
+    int64_t most = s->daemon->config.address_connections, found = 0;
+
+    if (most == 0 || n->peer.local)
+        return false;
+    for (const struct td_conn *c = s->conns; c && found < most; c = c->next)
+        found += !c->peer.local && !c->surplus && memcmp(c->peer.addr, n->peer.addr, sizeof n->peer.addr) == 0;
+    return found >= most;
+}
 
 static void opened(struct td_server *s, struct MHD_Connection *c, void **context)
 {
@@ -52,6 +65,9 @@ static void opened(struct td_server *s, struct MHD_Connection *c, void **context
     atomic_store(&n->idle_start, now);
     atomic_store(&n->idle, true);
     pthread_mutex_lock(&s->conn_lock);
+    n->surplus = surplus_locked(s, n);
+    if (n->surplus)
+        atomic_store(&n->deadline, now + SURPLUS_MS);
     n->next = s->conns;
     if (n->next)
         n->next->prev = n;
@@ -142,8 +158,10 @@ void td_server_sweep(struct td_server *s)
         }
     }
     pthread_mutex_unlock(&s->conn_lock);
-    if (late)
+    if (late) {
+        td_count(s->daemon->metrics, TD_C_LATE, late);
         td_log(TD_WARNING, "late-requests-closed", TD_I("connections", late));
+    }
     td_streams_sweep(s);
 }
 

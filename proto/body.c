@@ -29,7 +29,8 @@ struct tp_body {
     bool task_bad;
     const struct tp_record_mem *task_in; /* the record that holds it decoded, NULL none */
     uint64_t task_decoded;
-    int rc; /* what every call at the end returns */
+    size_t limit; /* bytes of a record */
+    int rc;       /* what every call at the end returns */
     struct tp_err last, task_err;
 };
 
@@ -51,7 +52,13 @@ struct tp_body *tp_body_open(enum tp_form form, const char *bytes, size_t n, str
     b->p = skip_bom(bytes, b->end);
     b->form = form;
     b->index = -1;
+    b->limit = TP_MAX_LINE;
     return b;
+}
+
+void tp_body_limit(struct tp_body *b, size_t bytes)
+{
+    b->limit = bytes < TP_MAX_LINE ? bytes : TP_MAX_LINE;
 }
 
 void tp_body_close(struct tp_body *b)
@@ -97,6 +104,11 @@ static int give(struct tp_body *b, int rc, struct tp_err *e)
     return 2;
 }
 
+static int too_long(const struct tp_body *b, struct tp_err *e)
+{
+    return tp_fail(e, TP_E_TOO_LONG, "a record holds at most %zu bytes", b->limit);
+}
+
 static int next_line(struct tp_body *b, struct tp_record *r, struct tp_err *e)
 {
     while (b->p < b->end) {
@@ -109,7 +121,7 @@ static int next_line(struct tp_body *b, struct tp_record *r, struct tp_err *e)
         if (s == end || *s == '#' || *s == ' ' || tp_json_ws(s, end) == end)
             continue;
         b->index = b->count++;
-        return give(b, tp_record_parse(r, s, (size_t)(end - s), e), e);
+        return give(b, (size_t)(end - s) > b->limit ? too_long(b, e) : tp_record_parse(r, s, (size_t)(end - s), e), e);
     }
     return finish(b, 0, e);
 }
@@ -247,8 +259,8 @@ static int next_item(struct tp_body *b, struct tp_record *r, struct tp_err *e)
         tp_json_taken(j, start + used);
     else if (rc != -TP_E_NO_MEMORY && tp_json_skip(j) < 0)
         return finish(b, bad_json(b), e);
-    if (j->p - start > TP_MAX_LINE)
-        rc = tp_fail(e, TP_E_TOO_LONG, "a record holds at most %d bytes", TP_MAX_LINE);
+    if ((size_t)(j->p - start) > b->limit)
+        rc = too_long(b, e);
     b->index = b->count++;
     return give(b, rc, e);
 }

@@ -16,6 +16,8 @@ struct tp_body;
 /* `bytes` is not copied. UTF-8 BOM is skipped. NULL + err->code NO_MEMORY when out of memory. */
 struct tp_body *tp_body_open(enum tp_form form, const char *bytes, size_t n, struct tp_err *e);
 void tp_body_close(struct tp_body *b);
+/* Records of more bytes than this are TOO_LONG; default and most: TP_MAX_LINE. */
+void tp_body_limit(struct tp_body *b, size_t bytes);
 
 /* The next record.  1: *r holds a usable record.  0: end of the body (NO_RECORDS is returned instead of 0 if there was
  * none). 2: this record is unusable, *e says why (code, index, line, pointer, detail); go on with the next. With

@@ -29,6 +29,11 @@ struct st_store;
 int st_open(const char *dir, struct st_store **out, struct tp_err *e);
 void st_close(struct st_store *s); /* commits what is queued, checkpoints, stops the writer; readers are freed before */
 bool st_healthy(const struct st_store *s); /* false after a write failed with DISK_FULL or IO, until one succeeds */
+/* Tries a small write when nobody else does, so that st_healthy() tells of a disk that has room again. Does not wait.
+ */
+int st_probe(struct st_store *s, struct tp_err *e);
+int64_t st_log_bytes(const struct st_store *s); /* of the write-ahead log, as of the last commit */
+uint64_t st_commits(const struct st_store *s);  /* since st_open() */
 
 struct st_reader;
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e);
@@ -102,6 +107,10 @@ struct st_ingest_result {
 int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest *b,
                      void (*done)(void *arg, const struct st_ingest_result *), void *arg, struct tp_err *e);
 size_t st_ingest_queued(const struct st_store *s); /* rows waiting */
+/* How long what waits now will take, by the pace of the last commits. */
+int64_t st_ingest_wait_ms(const struct st_store *s);
+/* What may wait before st_ingest_submit() is OVERLOADED; a batch that comes to an empty queue is always let in. */
+void st_queue_limit(struct st_store *s, size_t rows, size_t bytes);
 
 /* Stream measurements in order of acceptance as records ready for tp_record_emit (task variant, steps, result, v as
  * they came). task_id NULL = all; UNKNOWN_TASK when the hardware has none of it. after = measurement id to start behind

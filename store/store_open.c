@@ -118,6 +118,7 @@ int st_open(const char *dir, struct st_store **out, struct tp_err *e)
     s->lock_fd = -1;
     s->tail = &s->head;
     s->healthy = true;
+    st_queue_limit(s, ST_QUEUE_ROWS, ST_QUEUE_BYTES);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     pthread_cond_init(&s->done, NULL);
@@ -156,16 +157,6 @@ void st_close(struct st_store *s)
     free(s->variants);
     free(s->path);
     free(s);
-}
-
-bool st_healthy(const struct st_store *s)
-{
-    return s->healthy;
-}
-
-size_t st_ingest_queued(const struct st_store *s)
-{
-    return s->queued_rows;
 }
 
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e)
