@@ -8,6 +8,7 @@
 #include "daemon/control.h"
 #include "daemon/cores.h"
 #include "daemon/figures.h"
+#include "daemon/handlers.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -107,6 +108,7 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
 
     if (rc)
         return rc;
+    td_backup_sweep(dir);
     rc = st_lease_grace(d->store, td_wall_ms(), LEASE_GRACE_MS, e);
     if (rc == -TP_E_DISK_FULL || rc == -TP_E_IO) /* predictions need no disk */
         td_log(TD_WARNING, "leases-not-renewed", TD_S("error", tp_code_slug(rc)));

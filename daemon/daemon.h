@@ -32,6 +32,7 @@ struct td_daemon {
     _Atomic bool ready;
     _Atomic bool memory_full;  /* above limit_memory_bytes, as of the last second */
     _Atomic bool sweeping;     /* the store is looking for leases that ran out */
+    _Atomic bool backing_up;   /* one copy at a time */
     _Atomic int exports;       /* streams of records that run */
     _Atomic int64_t heartbeat; /* monotonic milliseconds of the control loop's last turn */
 };

@@ -39,9 +39,9 @@ struct st_reader;
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e);
 void st_reader_free(struct st_reader *r);
 
-/* A consistent copy of the whole database into a new file, made with mode 0600. Writes go on meanwhile. CONFLICT when
- * the file exists. */
-int st_backup(struct st_reader *r, const char *path, struct tp_err *e);
+/* A consistent copy of the whole database, as of the call, into a new file made with mode 0600. Writes go on meanwhile.
+ * go_on (may be NULL) is asked every few megabytes; false: CANCELLED. CONFLICT when the file exists. */
+int st_backup(struct st_reader *r, const char *path, bool (*go_on)(void *arg), void *arg, struct tp_err *e);
 
 bool st_id_valid(const char *s); /* [a-z0-9][a-z0-9._-]{0,62}: names of hardware, families, agents */
 
