@@ -100,12 +100,31 @@ static int read_result(void *arg, const struct st_evaluation *v)
     return 0;
 }
 
+struct drift {
+    int64_t hw, tasks;
+    double sum;
+};
+
+static int add_drift(void *arg, int64_t hw, const struct st_offset *o)
+{
+    struct drift *d = arg;
+
+    if (hw == d->hw && o->programs > 0) {
+        d->sum += fabs(o->offset);
+        d->tasks++;
+    }
+    return 0;
+}
+
 /* td_hw_gauge_fn; arg: a reader. */
 static bool newest(void *arg, const char *hardware, double *v)
 {
     struct st_reader *r = arg;
     struct st_hardware hw = {0};
+    struct st_model row = {0};
+    struct drift drift = {0};
     int64_t model = 0;
+    int calibration;
     bool found = false;
 
     for (int i = 0; i < TD_HW_GAUGES; i++)
@@ -116,6 +135,12 @@ static bool newest(void *arg, const char *hardware, double *v)
             st_family_kb(r, hw.family, &model, NULL);
         if (model != 0)
             st_evaluation_list(r, hw.id, model, 0, 1, read_result, v, NULL);
+        if (model != 0 && st_model_get(r, model, &row, NULL) == 0)
+            v[TD_HW_CREATED] = (double)row.created;
+        drift.hw = hw.id;
+        if (model != 0 && st_offset_list(r, model, add_drift, &drift, &calibration, NULL) == 0 && drift.tasks > 0)
+            v[TD_HW_DRIFT] = drift.sum / (double)drift.tasks;
+        st_model_clear(&row);
     }
     for (int i = 0; i < TD_HW_GAUGES; i++)
         found |= !isnan(v[i]);

@@ -269,6 +269,7 @@ static int predict(struct worker *w, struct td_request *r, const struct td_hw *h
     tm_batch_stats(w->batch, &stats);
     calibrate(w, s->model, (size_t)stats.programs, with_std);
     usable = spread(w, *n, with_std);
+    td_count(m, TD_C_BATCHES, 1);
     td_count(m, TD_C_PREDICTED, usable);
     td_count(m, TD_C_UNUSABLE, *n - usable);
     td_count(m, TD_C_ROWS, stats.rows);
@@ -313,12 +314,14 @@ static int find(struct td_request *r, const char *which, struct td_hw *hw, struc
 {
     struct td_registry *g = td_req_daemon(r)->registry;
     const char *name = td_req_param(r, 0);
+    bool hit = td_registry_hardware_peek(g, name, hw);
     int rc = 0;
 
-    if (td_req_may_wait(r))
-        rc = td_registry_hardware(g, name, hw, e);
-    else if (!td_registry_hardware_peek(g, name, hw) || (which[0] >= '0' && which[0] <= '9'))
+    if (!td_req_may_wait(r) && (!hit || (which[0] >= '0' && which[0] <= '9')))
         return 1;
+    td_count(td_req_daemon(r)->metrics, hit ? TD_C_HW_HIT : TD_C_HW_MISS, 1);
+    if (!hit)
+        rc = td_registry_hardware(g, name, hw, e);
     return rc != 0 ? rc : td_registry_acquire(g, hw->name, hw->family, which, s, e);
 }
 

@@ -32,6 +32,7 @@ bool st_healthy(const struct st_store *s); /* false after a write failed with DI
 /* Tries a small write when nobody else does, so that st_healthy() tells of a disk that has room again. Does not wait.
  */
 int st_probe(struct st_store *s, struct tp_err *e);
+int64_t st_database_bytes(const struct st_store *s);
 int64_t st_log_bytes(const struct st_store *s); /* of the write-ahead log, as of the last commit */
 uint64_t st_commits(const struct st_store *s);  /* since st_open() */
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PROBE_BYTES = 1 << 20 };
@@ -26,6 +27,13 @@ size_t st_ingest_queued(const struct st_store *s)
 int64_t st_ingest_wait_ms(const struct st_store *s)
 {
     return (int64_t)s->queued_rows * s->row_ns / 1000000;
+}
+
+int64_t st_database_bytes(const struct st_store *s)
+{
+    struct stat st;
+
+    return stat(s->path, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
 int64_t st_log_bytes(const struct st_store *s)
