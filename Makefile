@@ -8,6 +8,8 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 PREFIX   ?= /usr/local
+LIBDIR   ?= $(PREFIX)/lib
+UNITDIR  ?= $(PREFIX)/lib/systemd/system
 VERSION  := 0.1.0
 SAN      ?=
 comma    := ,
@@ -67,10 +69,12 @@ REPLAY_OBJ := $(call obj,$(call src,clients/replay))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
+FAULT    := $(patsubst tests/fault/%.c,$(BUILD)/fault/%,$(wildcard tests/fault/test_*.c tests/fault/soak.c))
+FAULT_COMMON := $(call obj,tests/fault/with.c)
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http lint bench fuzz install clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http lint check-fault fault soak bench fuzz install deb clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -138,6 +142,15 @@ $(BUILD)/http/%: $(BUILD)/obj/tests/http/%.o $(HTTP_COMMON) $(CLIENT_OBJ) $(BUIL
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 
+$(BUILD)/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_COMMON) $(HTTP_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/fault/shim.so: tests/fault/shim.c tests/fault/fault.h Makefile
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -std=gnu11 -O2 $(WARN) -D_GNU_SOURCE -I. -fPIC -shared -o $@ $< -ldl
+
 # ---- what people run -----------------------------------------------------------------------------------------------
 # The first make installs what is missing, the second one sees it (pkg-config runs once per make).
 demo: ## set up, start tcld on real logs, train, rank programs it has never seen
@@ -150,15 +163,23 @@ run: ## the same, then leave the daemon running and print three curl lines
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
 	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo --keep-running
 
-check: ## set up, lint, unit tests, black-box tests
+check: ## set up, lint, unit tests, black-box tests, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-fault
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
 check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
 	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay $$t || exit 1; done
+
+check-fault: $(FAULT) $(BUILD)/fault/shim.so $(BUILD)/tcld
+	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done
+fault: ## kills, full and broken disks, damaged files, clocks, hard clients: the long form
+	$(Q)TCLD_BIG=1 $(MAKE) --no-print-directory check-fault
+SOAK_SECONDS ?= 1200
+soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1200: memory and descriptors stay flat
+	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(SOAK_SECONDS) $<
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user
@@ -189,25 +210,40 @@ $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OB
 
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
-fuzz: ## libFuzzer on the parsers, FUZZ_SECONDS=60 each (clang)
-	$(Q)$(MAKE) --no-print-directory CC=clang SAN=address,undefined CFLAGS=-fsanitize=fuzzer-no-link build/san-address-undefined/libtcl.a
+FUZZ_DIR := build/san-address-undefined
+$(FUZZ_DIR)/libtcld.a: $(DAEMON_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+fuzz: ## libFuzzer on what comes from outside, FUZZ_SECONDS=60 each (clang)
+	$(Q)$(MAKE) --no-print-directory CC=clang SAN=address,undefined CFLAGS=-fsanitize=fuzzer-no-link $(FUZZ_DIR)/libtcl.a $(FUZZ_DIR)/libtcld.a
 	$(Q)for t in $(FUZZ); do \
-	  clang -g -std=gnu11 -D_GNU_SOURCE -I. -fsanitize=fuzzer,address,undefined -o build/fuzz_$$t tests/fuzz/fuzz_$$t.c \
-	    build/san-address-undefined/libtcl.a $(call libs,$(PKGS_LIB)) -lm -lpthread && mkdir -p build/corpus/$$t && \
-	  build/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -print_final_stats=1 build/corpus/$$t tests/fuzz/corpus/$$t || exit 1; done
+	  clang -g -std=gnu11 -D_GNU_SOURCE -I. $(PKG_CFLAGS) -fsanitize=fuzzer,address,undefined -o build/fuzz_$$t tests/fuzz/fuzz_$$t.c \
+	    $(FUZZ_DIR)/libtcld.a $(FUZZ_DIR)/libtcl.a $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread && mkdir -p build/corpus/$$t && \
+	  build/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=25 -print_final_stats=1 build/corpus/$$t tests/fuzz/corpus/$$t || exit 1; done
 
-install: all ## install under DESTDIR and PREFIX
-	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/proto $(DESTDIR)$(PREFIX)/share/man/man5 \
-	  $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)/etc/tcld $(DESTDIR)$(PREFIX)/lib/systemd/system
-	install -m 755 $(BUILD)/tcld $(DESTDIR)$(PREFIX)/sbin/tcld
-	install -m 644 $(BUILD)/libtclfeat.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(BUILD)/libtclfeat.so $(DESTDIR)$(PREFIX)/lib/libtclfeat.so.1
-	ln -sf libtclfeat.so.1 $(DESTDIR)$(PREFIX)/lib/libtclfeat.so
-	install -m 644 proto/tclfeat.h proto/record.h proto/target.h proto/buf.h proto/err.h proto/errors.def proto/steps.def $(DESTDIR)$(PREFIX)/include/proto/
-	install -m 644 docs/tcld.8 $(DESTDIR)$(PREFIX)/share/man/man8/
-	install -m 644 docs/tcld.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
-	[ -e $(DESTDIR)/etc/tcld/tcld.conf ] || install -m 644 config/tcld.conf $(DESTDIR)/etc/tcld/
-	sed 's|/usr/sbin/tcld|$(PREFIX)/sbin/tcld|' systemd/tcld.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/tcld.service
+install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
+	install -d $(DESTDIR)/etc/tcld $(DESTDIR)$(LIBDIR) $(DESTDIR)$(UNITDIR)
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/sbin $(BUILD)/tcld
+	install -m 644 $(BUILD)/libtclfeat.a $(DESTDIR)$(LIBDIR)/
+	install -m 644 $(BUILD)/libtclfeat.so $(DESTDIR)$(LIBDIR)/libtclfeat.so.1
+	ln -sf libtclfeat.so.1 $(DESTDIR)$(LIBDIR)/libtclfeat.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/proto proto/tclfeat.h proto/record.h proto/target.h proto/buf.h proto/err.h \
+	  proto/errors.def proto/steps.def
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/tcld.8
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/grafana-dashboard.json config/prometheus-alerts.yml
+	install -D -m 644 config/tcld.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tcld
+	install -D -m 644 systemd/tcld.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/tcld.conf
+	install -D -m 644 systemd/tcld.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/tcld.conf
+	[ -e $(DESTDIR)/etc/tcld/tcld.conf ] || install -m 640 config/tcld.conf $(DESTDIR)/etc/tcld/
+	sed 's|/usr/sbin/tcld|$(PREFIX)/sbin/tcld|' systemd/tcld.service > $(DESTDIR)$(UNITDIR)/tcld.service
+	install -m 644 systemd/tcld.socket $(DESTDIR)$(UNITDIR)/
+
+deb: ## Debian packages in build/deb (debhelper; lintian when it is there)
+	$(Q)rm -rf build/deb && mkdir -p build/deb/tcld-$(VERSION)
+	$(Q)tar -cf - --exclude=./build --exclude=./.git --exclude=./var . | tar -C build/deb/tcld-$(VERSION) -xf -
+	$(Q)cd build/deb/tcld-$(VERSION) && dpkg-buildpackage -b -us -uc >../build.log 2>&1 || { tail -20 ../build.log; exit 1; }
+	$(Q)command -v lintian >/dev/null || { echo "deb: lintian is not installed: packages not checked"; exit 0; }; \
+	  lintian --allow-root --fail-on error,warning build/deb/*.changes && ls build/deb/*.deb
 
 clean: ## remove build/
 	$(Q)rm -rf build
