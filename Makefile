@@ -70,11 +70,11 @@ UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/tes
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
 FAULT    := $(patsubst tests/fault/%.c,$(BUILD)/fault/%,$(wildcard tests/fault/test_*.c tests/fault/soak.c))
-FAULT_COMMON := $(call obj,tests/fault/with.c)
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http lint check-fault fault soak bench fuzz install deb clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http lint check-fault check-fuzz fault soak bench fuzz install deb clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -142,10 +142,14 @@ $(BUILD)/http/%: $(BUILD)/obj/tests/http/%.o $(HTTP_COMMON) $(CLIENT_OBJ) $(BUIL
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 
-$(BUILD)/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_COMMON) $(HTTP_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+$(BUILD)/fault/%: $(BUILD)/obj/tests/fault/%.o $(call obj,tests/fault/with.c) $(HTTP_COMMON) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_TEST) $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/drive.o $(DAEMON_OBJ) $(BUILD)/libtcl.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
 $(BUILD)/fault/shim.so: tests/fault/shim.c tests/fault/fault.h Makefile
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -165,7 +169,7 @@ run: ## the same, then leave the daemon running and print three curl lines
 
 check: ## set up, lint, unit tests, black-box tests, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-fault
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-fault check-fuzz
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
@@ -175,11 +179,12 @@ check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
 
 check-fault: $(FAULT) $(BUILD)/fault/shim.so $(BUILD)/tcld
 	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done
+check-fuzz: $(FUZZ:%=$(BUILD)/fuzz/%)
+	$(Q)for t in $(FUZZ); do $(BUILD)/fuzz/$$t tests/fuzz/corpus/$$t || exit 1; done
 fault: ## kills, full and broken disks, damaged files, clocks, hard clients: the long form
 	$(Q)TCLD_BIG=1 $(MAKE) --no-print-directory check-fault
-SOAK_SECONDS ?= 1200
 soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1200: memory and descriptors stay flat
-	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(SOAK_SECONDS) $<
+	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(or $(SOAK_SECONDS),1200) $<
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user
@@ -197,9 +202,7 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-bench-lane bench-overload: $(BUILD)/tcld
-bench-fleet: $(BUILD)/tcld $(BUILD)/replay
-bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
+bench-lane bench-overload bench-fleet bench-http: $(BUILD)/tcld $(BUILD)/replay $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
 $(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc
 	$(call say,CXX,$<)
@@ -208,8 +211,6 @@ $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OB
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,libmicrohttpd $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 
-FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SECONDS ?= 60
 FUZZ_DIR := build/san-address-undefined
 $(FUZZ_DIR)/libtcld.a: $(DAEMON_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -218,16 +219,14 @@ fuzz: ## libFuzzer on what comes from outside, FUZZ_SECONDS=60 each (clang)
 	$(Q)for t in $(FUZZ); do \
 	  clang -g -std=gnu11 -D_GNU_SOURCE -I. $(PKG_CFLAGS) -fsanitize=fuzzer,address,undefined -o build/fuzz_$$t tests/fuzz/fuzz_$$t.c \
 	    $(FUZZ_DIR)/libtcld.a $(FUZZ_DIR)/libtcl.a $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread && mkdir -p build/corpus/$$t && \
-	  build/fuzz_$$t -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=25 -print_final_stats=1 build/corpus/$$t tests/fuzz/corpus/$$t || exit 1; done
+	  build/fuzz_$$t -max_total_time=$(or $(FUZZ_SECONDS),60) -max_len=65536 -timeout=25 -print_final_stats=1 build/corpus/$$t tests/fuzz/corpus/$$t || exit 1; done
 
 install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
 	install -d $(DESTDIR)/etc/tcld $(DESTDIR)$(LIBDIR) $(DESTDIR)$(UNITDIR)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/sbin $(BUILD)/tcld
 	install -m 644 $(BUILD)/libtclfeat.a $(DESTDIR)$(LIBDIR)/
-	install -m 644 $(BUILD)/libtclfeat.so $(DESTDIR)$(LIBDIR)/libtclfeat.so.1
-	ln -sf libtclfeat.so.1 $(DESTDIR)$(LIBDIR)/libtclfeat.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/proto proto/tclfeat.h proto/record.h proto/target.h proto/buf.h proto/err.h \
-	  proto/errors.def proto/steps.def
+	install -m 644 $(BUILD)/libtclfeat.so $(DESTDIR)$(LIBDIR)/libtclfeat.so.1 && ln -sf libtclfeat.so.1 $(DESTDIR)$(LIBDIR)/libtclfeat.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/proto $(addprefix proto/,tclfeat.h record.h target.h buf.h err.h errors.def steps.def)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/tcld.8
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/grafana-dashboard.json config/prometheus-alerts.yml
