@@ -208,6 +208,21 @@ static void train(struct tc_daemon *d)
     tc_http_free(h);
 }
 
+/* Resident MiB of the daemon, by /metrics. */
+static double resident(const struct tc_daemon *d)
+{
+    static const char name[] = "\ntcld_resident_memory_bytes ";
+    struct tc_http *h = tc_http_new(tc_daemon_base(d), NULL);
+    struct tc_reply r = {0};
+    const char *at =
+        h && !tc_call(h, &(struct tc_request){.path = "/metrics"}, &r, NULL) ? strstr(r.body.p, name) : NULL;
+    double v = at ? strtod(at + sizeof name - 1, NULL) / 1048576 : NAN;
+
+    tc_reply_free(&r);
+    tc_http_free(h);
+    return v;
+}
+
 static void make_request(int programs)
 {
     struct bench_text t = bench_read("tests/data/batches/matmul_512.call5.json.gz");
@@ -255,8 +270,9 @@ int main(int argc, char **argv)
     tc_daemon_free(d);
 
     snprintf(wait, sizeof wait, "%.0f", ceil(alone.p50 * 1000 / 2));
-    d = start(tcld, state, (const char *[]){"--predict-wait-ms", wait, NULL});
+    d = start(tcld, state, (const char *[]){"--predict-wait-ms", wait, "--limit-memory-bytes", "134217728", NULL});
     struct outcome over = phase(CLIENTS, factor * peak.goodput);
+    double memory = resident(d);
     tc_daemon_stop(d, 30);
     tc_daemon_free(d);
     tc_remove_tree(dir, NULL);
@@ -271,6 +287,7 @@ int main(int argc, char **argv)
     bench_result("overload: p99 of the answered", over.p99 * 1e3, "ms", "unloaded p99", alone.p99 * 1e3, "<= 3");
     bench_result("overload: refused", (double)over.refused, "requests", NULL, NAN, "");
     bench_result("overload: neither 200 nor 503", (double)over.broken, "requests", NULL, NAN, "<= 0");
+    bench_result("overload: resident memory (cap 128)", memory, "MiB", NULL, NAN, "<= 128");
     bench_report("overload");
     tp_buf_free(&head);
     tp_buf_free(&body);
