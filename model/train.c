@@ -61,6 +61,7 @@ struct trainer {
     const struct tm_train_opts *o;
     tm_progress_fn progress;
     void *arg;
+    const float *initial; /* weights at the start */
     float *w, *mean_w, *best_w, *grad;
     struct tm_params p, mean; /* of w; of mean_w, the running mean of w, which is what is judged and kept */
     struct tm_adam adam;
@@ -202,6 +203,14 @@ static void average(struct trainer *t)
         t->mean_w[i] += by * (t->w[i] - t->mean_w[i]);
 }
 
+/* Adam would move a weight also without a gradient, by decay alone: so they are put back. */
+static void restore(const struct trainer *t)
+{
+    for (int k = 0; k < TM_TENSORS; k++)
+        if (t->o->frozen >> k & 1)
+            memcpy(t->w + t->p.shape[k].offset, t->initial + t->p.shape[k].offset, t->p.shape[k].size * sizeof *t->w);
+}
+
 static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_t n_chunks, double *loss,
                        struct tp_err *e)
 {
@@ -217,6 +226,7 @@ static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_
         if (t->hook.gradient)
             t->hook.gradient(t->hook.arg, t->w, t->grad);
         tm_adam_step(&t->adam, &t->p, t->w, t->grad, lr, t->o->weight_decay);
+        restore(t);
         tm_params_refresh(&t->p);
     }
     average(t);
@@ -371,6 +381,7 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
         rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory before training");
         goto out;
     }
+    t.initial = m->w;
     memcpy(t.w, m->w, m->n * sizeof *t.w);
     if ((rc = tm_params_init(&t.p, &m->h, t.w, e)) || (rc = place_bias(&t, m, e)))
         goto out;

@@ -56,6 +56,7 @@ struct tm_train_opts {
     double clip;           /* 1.0: norm of the data gradient */
     double weight_decay;   /* 1e-6; not on A_log, D, norms, biases */
     double latency_weight; /* 0.1 x Huber(ln latency) */
+    uint64_t frozen;       /* 0: bit t = tensor t (enum tm_tensor) keeps its weights */
     const struct tm_train_hook *hook; /* NULL */
 };
 void tm_train_defaults(struct tm_train_opts *o);
