@@ -62,12 +62,11 @@ static int learn_alone(const struct tk_adapt *a, struct tk_adapt_state *s, struc
     struct tm_model *random = NULL, *other = NULL;
     struct tk_learned told, told_other;
     struct tm_metrics m, m_other;
-    int rc =
-        tk_learn(kb_model(a), TK_GATE_SCRATCH, NULL, &a->train, &a->valid, &a->scratch, &a->run, &random, &told, e);
+    int rc = tk_learn(a->kb, TK_GATE_SCRATCH, NULL, &a->train, &a->valid, &a->scratch, &a->run, &random, &told, e);
     if (rc || !start || !a->valid.n)
         goto out;
-    if ((rc = tk_learn(kb_model(a), TK_GATE_SCRATCH, start, &a->train, &a->valid, &a->scratch, &a->run, &other,
-                       &told_other, e)) ||
+    if ((rc = tk_learn(a->kb, TK_GATE_SCRATCH, start, &a->train, &a->valid, &a->scratch, &a->run, &other, &told_other,
+                       e)) ||
         (rc = tk_measure(random, &a->valid, &a->run, &m, e)) ||
         (rc = tk_measure(other, &a->valid, &a->run, &m_other, e)))
         goto out;
@@ -87,7 +86,7 @@ static int learn(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
 {
     if (s->verdict.gate == TK_GATE_SCRATCH)
         return learn_alone(a, s, e);
-    return tk_learn(kb_model(a), s->verdict.gate, NULL, &a->train, &a->valid, &a->cl, &a->run, &s->ac, &s->cl, e);
+    return tk_learn(a->kb, s->verdict.gate, NULL, &a->train, &a->valid, &a->cl, &a->run, &s->ac, &s->cl, e);
 }
 
 static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)

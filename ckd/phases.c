@@ -111,14 +111,18 @@ static int blend(struct tm_model *m, const float *with, double share, const stru
     return tm_train_calibrate(m, set->ds, set->programs, set->n, on->programs, on->n, run->threads, e);
 }
 
-int tk_learn(const struct tm_model *kb, enum tk_gate gate, const float *start, const struct tk_set *set,
+int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, const struct tk_set *set,
              const struct tk_set *valid, const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **ac,
              struct tk_learned *told, struct tp_err *e)
 {
     const bool warm = gate == TK_GATE_WARM_START, alone = gate == TK_GATE_SCRATCH;
-    const struct tm_hyper h = kb ? kb->h : o->hyper ? *o->hyper : tm_hyper_default(set->ds->features);
-    const struct tk_distil_opts d = {.teacher = alone ? NULL : kb, .beta = o->beta};
-    struct tm_model *m = warm && kb ? tm_model_clone(kb) : tm_model_new(set->ds->features, &h, run->seed);
+    const struct tm_hyper h = kb ? kb->model->h : o->hyper ? *o->hyper : tm_hyper_default(set->ds->features);
+    const struct tk_distil_opts d = {.teacher = alone || !kb ? NULL : kb->model,
+                                     .beta = o->beta,
+                                     .fisher = warm && kb ? kb->fisher : NULL,
+                                     .anchor = warm && kb ? kb->anchor : NULL,
+                                     .lambda = o->lambda};
+    struct tm_model *m = warm && kb ? tm_model_clone(kb->model) : tm_model_new(set->ds->features, &h, run->seed);
     int rc;
     if (!m)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
@@ -128,7 +132,7 @@ int tk_learn(const struct tm_model *kb, enum tk_gate gate, const float *start, c
     if (rc == 0)
         rc = train(m, warm, &d, set, valid, o, run, "learn", told, e);
     if (rc == 0 && warm && o->blend < 1)
-        rc = blend(m, kb->w, o->blend, set, valid, run, e);
+        rc = blend(m, kb->model->w, o->blend, set, valid, run, e);
     if (rc) {
         tm_model_free(m);
         return rc;

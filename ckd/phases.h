@@ -33,12 +33,12 @@ struct tk_learned {
 };
 
 /* CL: an AC learns, the knowledge base stays frozen.
- *   TK_GATE_WARM_START  from kb's weights, distilled from kb
+ *   TK_GATE_WARM_START  from kb's weights, distilled from kb, held by EWC around its anchor
  *   TK_GATE_FRESH       from random weights, distilled from kb
  *   TK_GATE_SCRATCH     from `start` (weights; NULL: random) alone; kb is not looked at and may be NULL
  * valid: held-out programs of the same dataset; they choose the epoch, tell the trust in the teacher and calibrate. n =
  * 0: the last epoch is kept, calibration on the training programs. *ac is the caller's. */
-int tk_learn(const struct tm_model *kb, enum tk_gate gate, const float *start, const struct tk_set *train,
+int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, const struct tk_set *train,
              const struct tk_set *valid, const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **ac,
              struct tk_learned *told, struct tp_err *e);
 

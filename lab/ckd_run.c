@@ -373,7 +373,7 @@ static int make_single(const struct run *k, enum tl_ckd_method method, const str
     if (plain(method))
         rc = learn_plain(k, &train, &none, &k->o->scratch, &m, e);
     else
-        rc = tk_learn(kb ? kb->model : NULL, kb ? TK_GATE_WARM_START : TK_GATE_SCRATCH, NULL, &train, &none,
+        rc = tk_learn(kb, kb ? TK_GATE_WARM_START : TK_GATE_SCRATCH, NULL, &train, &none,
                       kb ? &k->o->fine : &k->o->scratch, &k->run, &m, &told, e);
     c->seconds = tl_cpu_seconds() - began;
     if (rc == 0) {
