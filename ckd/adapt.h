@@ -8,6 +8,7 @@
 #define TK_ADAPT_H
 
 #include "ckd/champion.h"
+#include "ckd/meta.h"
 #include "ckd/phases.h"
 
 /* X(ID, "name") in the order of a job */
@@ -89,6 +90,7 @@ struct tk_pretrain {
     const struct tk_source *sources; /* in the order of learning; the first trains the knowledge base directly */
     uint32_t n;
     struct tk_learn_opts scratch, cl, kd;
+    const struct tk_meta_opts *meta; /* NULL: no initial weights (kb->start); else they are learned at the end */
     struct tk_run run;
     /* After each source, `done` of them learned; may be NULL. Non-zero ends the job with that code. */
     int (*checkpoint)(void *arg, const struct tk_kb *kb, uint32_t done);

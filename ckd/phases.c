@@ -23,9 +23,10 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
 
 void tk_cl_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.steps = 1000, .beta = 0.5, .blend = 1};
+    *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.5};
     tm_train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
+    o->train.lr = 3e-4;
     o->train.rate = TM_RATE_RESTARTS;
     o->train.period = CL_PERIOD;
 }

@@ -36,6 +36,28 @@ static int learn(const struct tk_pretrain *p, uint32_t i, const struct tk_kb *kb
     return tk_adapt(&a, s, e);
 }
 
+/* Initial weights from all sources, also from refused ones: what they have in common is how a task is learned. */
+static int learn_start(const struct tk_pretrain *p, struct tk_kb *kb, struct tp_err *e)
+{
+    struct tm_model *random = tm_model_new(kb->model->features, &kb->model->h, p->run.seed);
+    struct tk_set *sets = tm_alloc(p->n, sizeof *sets);
+    float *start = tm_alloc(kb->model->n, sizeof *start);
+    int rc = random && sets && start ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for initial weights");
+    for (uint32_t i = 0; i < p->n && rc == 0; i++)
+        sets[i] = p->sources[i].train;
+    if (rc == 0)
+        rc = tk_meta(random, sets, p->n, p->meta, &p->run, start, e);
+    if (rc == 0) {
+        free(kb->start);
+        kb->start = start;
+        start = NULL;
+    }
+    free(start);
+    free(sets);
+    tm_model_free(random);
+    return rc;
+}
+
 int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bool *refused, struct tk_kb **out,
                 struct tp_err *e)
 {
@@ -66,6 +88,8 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
     }
     if (rc == 0 && !kb)
         rc = tp_fail(e, TP_E_NOT_ENOUGH_DATA, "no source could train a knowledge base");
+    if (rc == 0 && p->meta)
+        rc = learn_start(p, kb, e);
     free(older);
     if (rc)
         tk_kb_free(kb);

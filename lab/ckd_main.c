@@ -20,7 +20,7 @@ static const char usage[] =
     "  --methods M,M,...       zero-shot,scratch,fine-tune,multi-task,ckd,ckd without EWC; or of the ablation\n"
     "  --ablate                the ablation: plain, random; plain, RDU; scratch; plain, CKD; all\n"
     "  --seeds N (3)           1 to N\n"
-    "  --per-task N (200)      seeded sample of N distinct programs of each training task\n"
+    "  --per-task N (100)      seeded sample of N distinct programs of each training task\n"
     "  --tune X                score on so large a share of the training tasks instead; the test tasks are not used\n"
     "  --out DIR               write ckd.json, ckd.md, plots, and every finished cell, which is then not made again\n"
     "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, the same of kd,\n"
@@ -130,7 +130,7 @@ static void defaults(struct tl_ckd_opts *o)
     char percents[] = "2,5,10,20";
     char all[] = "a100-80>a100-40,a100-40>a100-80,v100>k80,k80>v100,v100+k80>mi50,mi50>v100,x86-24t>xeon-4t,"
                  "x86-24t>host-avx512,host-avx512>host-avx2>host-sse42,v100>host-avx2";
-    *o = (struct tl_ckd_opts){.seeds = 3, .per_task = 200, .threads = tl_cores()};
+    *o = (struct tl_ckd_opts){.seeds = 3, .per_task = 100, .threads = tl_cores()};
     tk_scratch_defaults(&o->source);
     tk_scratch_defaults(&o->scratch);
     tk_scratch_defaults(&o->fine);

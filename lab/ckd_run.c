@@ -412,16 +412,11 @@ static int make_multi(const struct run *k, struct tl_ckd_cell *c, struct tp_err 
     return rc;
 }
 
-/* What the family has learned before this hop, as probe sets. */
-static int older_sets(const struct run *k, struct parts parts[TL_CKD_HARDWARE], struct tk_set older[TL_CKD_HARDWARE],
-                      struct tp_err *e)
+/* What the family has learned before this hop, as probe sets: all that was measured there. */
+static void older_sets(const struct run *k, struct tk_set older[TL_CKD_HARDWARE])
 {
-    int rc = 0;
-    for (uint32_t h = 0; h < k->target && rc == 0; h++) {
-        rc = part(&k->d->hw[h], &parts[h], e);
-        older[h] = set_of(&k->d->hw[h], parts[h].valid, parts[h].n_valid);
-    }
-    return rc;
+    for (uint32_t h = 0; h < k->target; h++)
+        older[h] = set_of(&k->d->hw[h], k->d->hw[h].split.train, k->d->hw[h].split.n_train);
 }
 
 /* CKD as the daemon does it. *next: the knowledge base from now on (a copy of kb when it learned nothing). */
@@ -429,14 +424,14 @@ static int make_ckd(const struct run *k, const struct tk_kb *kb, bool is_plain, 
                     struct tm_model **ac, struct tl_ckd_cell *c, struct tp_err *e)
 {
     const struct tl_ckd_hardware *h = &k->d->hw[k->target];
-    struct parts parts[TL_CKD_HARDWARE] = {{0}};
     struct tk_set older[TL_CKD_HARDWARE];
     struct tk_adapt a;
     struct tk_adapt_state s = {0};
     const double began = tl_cpu_seconds();
     const bool related = tk_family_accepts(kb->kind, h->kind);
-    int rc = older_sets(k, parts, older, e);
+    int rc;
     *c = fresh(k);
+    older_sets(k, older);
     tk_adapt_defaults(&a);
     a.kind = h->kind;
     a.kb = related ? kb : NULL;
@@ -454,8 +449,7 @@ static int make_ckd(const struct run *k, const struct tk_kb *kb, bool is_plain, 
         make_plain(&a.cl);
         make_plain(&a.kd);
     }
-    if (rc == 0)
-        rc = tk_adapt(&a, &s, e);
+    rc = tk_adapt(&a, &s, e);
     c->seconds = tl_cpu_seconds() - began;
     if (rc == 0 && !related) { /* what the gate says of it, and what it would say without the family's rule */
         struct tk_verdict v;
@@ -463,10 +457,6 @@ static int make_ckd(const struct run *k, const struct tk_kb *kb, bool is_plain, 
         if ((rc = tk_gate_model(kb->model, kb->kind, h->kind, &probe, &k->run, &s.verdict, e)) == 0 &&
             (rc = tk_gate_model(kb->model, h->kind, h->kind, &probe, &k->run, &v, e)) == 0)
             s.verdict.concordance = v.concordance;
-    }
-    for (uint32_t i = 0; i < TL_CKD_HARDWARE; i++) {
-        free(parts[i].train);
-        free(parts[i].valid);
     }
     if (rc)
         goto out;

@@ -383,11 +383,54 @@ START_TEST(pretraining_learns_one_source_after_another_and_refuses_what_would_hu
     p.n = 3;
     ck_assert_int_eq(tk_pretrain(&p, first, 1, NULL, &resumed, &e), 0);
     ck_assert_mem_eq(kb->model->w, resumed->model->w, kb->model->n * sizeof(float));
+    ck_assert_ptr_null(kb->start);
     tk_kb_free(kb);
     tk_kb_free(resumed);
     toy_free(&a);
     toy_free(&b);
     toy_free(&c);
+}
+END_TEST
+
+START_TEST(hardware_that_resembles_nobody_may_begin_with_the_start_weights)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tk_pretrain p;
+    struct tk_kb *kb = NULL;
+    struct tk_meta_opts meta;
+    struct tp_err e;
+    const struct tm_hyper h = toy_hyper();
+    job_init(&j, false);
+    const struct tk_source source = {"a", j.a.train_set, j.a.valid_set};
+    tk_meta_defaults(&meta);
+    meta.rounds = 200;
+    meta.inner_lr = 3e-3;
+    tk_pretrain_defaults(&p);
+    p.kind = TP_TARGET_GPU;
+    p.sources = &source;
+    p.n = 1;
+    p.meta = &meta;
+    p.scratch.hyper = &h;
+    p.scratch.steps = 0;
+    p.scratch.train.epochs = 10;
+    p.scratch.train.lr = 4e-3;
+    ck_assert_msg(tk_pretrain(&p, NULL, 0, NULL, &kb, &e) == 0, "%s", e.detail);
+    ck_assert_ptr_nonnull(kb->start);
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail); /* the job's own has none */
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    ck_assert(!s.from_start);
+    const double random = s.ac_metrics.pairwise + s.ac_metrics.top1_mean;
+    tk_adapt_state_free(&s);
+    j.adapt.kb = kb;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    const double best = s.ac_metrics.pairwise + s.ac_metrics.top1_mean;
+    ck_assert_double_ge(best, random); /* whichever is better on the held-out programs */
+    ck_assert(s.from_start == (best > random));
+    tk_adapt_state_free(&s);
+    tk_kb_free(kb);
+    job_free(&j);
 }
 END_TEST
 
@@ -407,6 +450,7 @@ int main(void)
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
     tcase_add_test(c, inputs_that_do_not_belong_together_are_refused);
     tcase_add_test(c, pretraining_learns_one_source_after_another_and_refuses_what_would_hurt);
+    tcase_add_test(c, hardware_that_resembles_nobody_may_begin_with_the_start_weights);
     suite_add_tcase(suite, c);
     return toy_main(srunner_create(suite));
 }
