@@ -15,7 +15,7 @@ enum { CL_PERIOD = 10, KD_PERIOD = 5, KD_EPOCHS = 15 };
 
 void tk_scratch_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.steps = 1000, .blend = 1};
+    *o = (struct tk_learn_opts){.steps = 600, .blend = 1};
     tm_train_defaults(&o->train);
     o->train.epochs = 20;
     o->train.period = 1;

@@ -128,8 +128,9 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
     struct parts parts[TL_CKD_HARDWARE] = {{0}};
     struct tm_model *m;
     const uint32_t n = k->d->transfer->n_sources;
+    const unsigned by = TL_CKD_BY_SOURCE | (n > 1 ? TL_CKD_BY_CKD : 0);
     int rc = 0;
-    if ((*out = tl_ckd_load_kb(k, is_plain ? "plain kb" : "kb", n > 1)))
+    if ((*out = tl_ckd_load_kb(k, is_plain ? "plain kb" : "kb", by)))
         return 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         rc = part(&k->d->hw[i], &parts[i], e);
@@ -151,7 +152,7 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
         rc = *out ? tk_settle(*out, &source[0].train, &k->run, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory");
     }
     if (rc == 0)
-        rc = tl_ckd_save_kb(k, is_plain ? "plain kb" : "kb", n > 1, *out, e);
+        rc = tl_ckd_save_kb(k, is_plain ? "plain kb" : "kb", by, *out, e);
     for (uint32_t i = 0; i < n; i++) {
         free(parts[i].train);
         free(parts[i].valid);

@@ -18,9 +18,11 @@ struct tl_ckd_here {
 
 bool tl_ckd_plain(enum tl_ckd_method m); /* of the ablation, without Mamba */
 
-/* Models that other cells begin with, by what they depend on; NULL: it is not kept. */
-struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, bool distilled);
-int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, bool distilled, const struct tk_kb *kb,
+/* Whose options a cell or model depends on, beside the data. */
+enum { TL_CKD_BY_SOURCE = 1, TL_CKD_BY_SCRATCH = 2, TL_CKD_BY_FINE = 4, TL_CKD_BY_CKD = 8 };
+/* Models that other cells begin with; NULL: it is not kept. */
+struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, unsigned by);
+int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, const struct tk_kb *kb,
                    struct tp_err *e);
 /* The knowledge base of the transfer's sources, kept or made. */
 int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **out, struct tp_err *e);

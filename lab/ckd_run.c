@@ -72,8 +72,28 @@ static void put_phase(struct tp_buf *b, const char *name, const struct tk_learn_
         o->train.programs_per_task, o->train.average, o->train.clip, o->beta, o->lambda, o->blend);
 }
 
+/* The untouched knowledge base is the sources' before the first hop only. */
+static unsigned made_by(const struct tl_ckd_here *k, enum tl_ckd_method m)
+{
+    const unsigned ckd = TL_CKD_BY_SOURCE | TL_CKD_BY_SCRATCH | TL_CKD_BY_CKD;
+    switch (m) {
+    case TL_CKD_SCRATCH:
+    case TL_CKD_PLAIN:
+    case TL_CKD_PLAIN_RDU:
+        return TL_CKD_BY_SCRATCH;
+    case TL_CKD_ZERO:
+        return k->hop > 0 ? ckd : k->d->transfer->n_sources > 1 ? TL_CKD_BY_SOURCE | TL_CKD_BY_CKD : TL_CKD_BY_SOURCE;
+    case TL_CKD_TUNE:
+        return TL_CKD_BY_SOURCE | TL_CKD_BY_FINE | (k->d->transfer->n_sources > 1 ? TL_CKD_BY_CKD : 0);
+    case TL_CKD_MTL:
+        return TL_CKD_BY_SOURCE;
+    default:
+        return ckd;
+    }
+}
+
 /* What a cell or model depends on. */
-static int settings(const struct tl_ckd_here *k, const char *what, bool distilled, char out[SETTINGS])
+static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, char out[SETTINGS])
 {
     struct tp_buf b = {0};
     const struct tl_ckd_opts *o = k->o;
@@ -81,10 +101,13 @@ static int settings(const struct tl_ckd_here *k, const char *what, bool distille
                   (unsigned long long)k->d->digest, (unsigned long long)k->run.seed);
     if (k->budget > 0)
         tp_buf_printf(&b, ", budget %g", k->budget);
-    put_phase(&b, "source", &o->source);
-    put_phase(&b, "scratch", &o->scratch);
-    if (distilled || k->hop > 0) {
+    if (by & TL_CKD_BY_SOURCE)
+        put_phase(&b, "source", &o->source);
+    if (by & TL_CKD_BY_SCRATCH)
+        put_phase(&b, "scratch", &o->scratch);
+    if (by & TL_CKD_BY_FINE)
         put_phase(&b, "fine", &o->fine);
+    if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
     }
@@ -105,21 +128,20 @@ static bool path_of(const struct tl_ckd_here *k, const char *set_by, const char 
     return true;
 }
 
-struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, bool distilled)
+struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, unsigned by)
 {
     char set_by[SETTINGS], path[PATH_LENGTH];
     struct tk_kb *kb = NULL;
-    if (settings(k, what, distilled, set_by) || !path_of(k, set_by, "safetensors", path) || access(path, R_OK) ||
+    if (settings(k, what, by, set_by) || !path_of(k, set_by, "safetensors", path) || access(path, R_OK) ||
         tk_kb_load(path, &kb, NULL, NULL))
         return NULL;
     return kb;
 }
 
-int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, bool distilled, const struct tk_kb *kb,
-                   struct tp_err *e)
+int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, const struct tk_kb *kb, struct tp_err *e)
 {
     char set_by[SETTINGS], path[PATH_LENGTH];
-    if (settings(k, what, distilled, set_by) || !path_of(k, set_by, "safetensors", path))
+    if (settings(k, what, by, set_by) || !path_of(k, set_by, "safetensors", path))
         return 0;
     return tk_kb_save(path, kb, NULL, e);
 }
@@ -169,11 +191,11 @@ static int kept(const struct tl_ckd_here *k, enum tl_ckd_method m, const char *m
 {
     char set_by[SETTINGS], path[PATH_LENGTH];
     const bool more = model && k->target + 1 < k->d->transfer->n;
-    if (settings(k, tl_ckd_method_name(m), m != TL_CKD_SCRATCH && m != TL_CKD_MTL && m != TL_CKD_ZERO, set_by) ||
-        !path_of(k, set_by, "json", path) || !tl_ckd_cell_read(path, set_by, c))
+    if (settings(k, tl_ckd_method_name(m), made_by(k, m), set_by) || !path_of(k, set_by, "json", path) ||
+        !tl_ckd_cell_read(path, set_by, c))
         return 0;
     if (more) {
-        struct tk_kb *next = tl_ckd_load_kb(k, model, true);
+        struct tk_kb *next = tl_ckd_load_kb(k, model, made_by(k, m));
         if (!next)
             return 0;
         replace(kb, next);
@@ -188,11 +210,10 @@ static int keep(const struct tl_ckd_here *k, enum tl_ckd_method m, const char *m
     int rc = 0;
     if (!k->o->quiet)
         tell(k, m, c);
-    if (!settings(k, tl_ckd_method_name(m), m != TL_CKD_SCRATCH && m != TL_CKD_MTL && m != TL_CKD_ZERO, set_by) &&
-        path_of(k, set_by, "json", path))
+    if (!settings(k, tl_ckd_method_name(m), made_by(k, m), set_by) && path_of(k, set_by, "json", path))
         rc = tl_ckd_cell_write(path, set_by, c, e);
     if (rc == 0 && model && k->target + 1 < k->d->transfer->n)
-        rc = tl_ckd_save_kb(k, model, true, kb, e);
+        rc = tl_ckd_save_kb(k, model, made_by(k, m), kb, e);
     return rc;
 }
 
