@@ -64,14 +64,12 @@ static bool has(const struct keys *k, const char *key)
 
 static int append(struct keys *k, const char *key)
 {
-    char **grown = realloc(k->key, (k->n + 1) * sizeof *grown), *own = strdup(key);
-    k->key = grown ? grown : k->key;
-    if (!grown || !own) {
-        free(own);
+    char **grown = realloc(k->key, (k->n + 1) * sizeof *grown);
+    if (!grown)
         return -TP_E_NO_MEMORY;
-    }
-    k->key[k->n++] = own;
-    return 0;
+    k->key = grown;
+    k->key[k->n] = strdup(key);
+    return k->key[k->n] ? (k->n++, 0) : -TP_E_NO_MEMORY;
 }
 
 /* A task's place in [0, 1), the same on every hardware. */

@@ -91,7 +91,8 @@ static double number(const struct source *s, size_t offset)
     double sum = 0, n = 0;
     for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
         const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
-        const double v = *(const double *)((const char *)c + offset);
+        double v;
+        memcpy(&v, (const char *)c + offset, sizeof v);
         if (c->done && !isnan(v)) {
             sum += v;
             n++;

@@ -190,15 +190,18 @@ static int kept(const struct tl_ckd_here *k, enum tl_ckd_method m, const char *m
                 struct tl_ckd_cell *c)
 {
     char set_by[SETTINGS], path[PATH_LENGTH];
-    const bool more = model && k->target + 1 < k->d->transfer->n;
+    const bool more = model && kb && k->target + 1 < k->d->transfer->n;
     if (settings(k, tl_ckd_method_name(m), made_by(k, m), set_by) || !path_of(k, set_by, "json", path) ||
         !tl_ckd_cell_read(path, set_by, c))
         return 0;
     if (more) {
         struct tk_kb *next = tl_ckd_load_kb(k, model, made_by(k, m));
-        if (!next)
+        if (!next) {
+            tl_ckd_cell_free(c);
             return 0;
-        replace(kb, next);
+        }
+        tk_kb_free(*kb);
+        *kb = next;
     }
     return 1;
 }
