@@ -4,6 +4,8 @@
 
 #include "model/mem.h"
 
+#include <dirent.h>
+#include <jansson.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -146,6 +148,86 @@ START_TEST(a_sample_takes_its_share_of_every_task)
 }
 END_TEST
 
+/* Every file in a folder, then the folder. */
+static void remove_cells(const char *dir)
+{
+    DIR *d = opendir(dir);
+    char path[512];
+    ck_assert_ptr_nonnull(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        snprintf(path, sizeof path, "%s/%s", dir, f->d_name);
+        if (f->d_name[0] != '.')
+            unlink(path);
+    }
+    closedir(d);
+    rmdir(dir);
+}
+
+static void quick(struct tk_learn_opts *o)
+{
+    o->steps = 0;
+    o->train.epochs = o->train.period = 1;
+}
+
+START_TEST(every_method_makes_its_cell_and_kept_cells_are_the_same)
+{
+    char dir[] = "/tmp/lab-ckd-XXXXXX", cells[] = "/tmp/lab-ckd-cells-XXXXXX";
+    struct tl_ckd_opts o = {.data = dir,
+                            .budget = {0.2},
+                            .n_budgets = 1,
+                            .seeds = 1,
+                            .n_transfers = 1,
+                            .threads = 1,
+                            .quiet = true,
+                            .per_task = 20,
+                            .methods =
+                                "zero-shot,scratch,fine-tune,multi-task,ckd,ckd without EWC,plain, random,plain, "
+                                "RDU,plain, CKD,all"};
+    struct tl_ckd_results r[2];
+    struct tp_buf markdown = {0}, json = {0};
+    struct tp_err e;
+    folder(dir);
+    ck_assert_ptr_nonnull(mkdtemp(cells));
+    o.cache = cells;
+    ck_assert_int_eq(tl_ckd_transfer_parse("a>b>a", &o.transfer[0], &e), 0);
+    tk_scratch_defaults(&o.source);
+    tk_cl_defaults(&o.cl);
+    tk_kd_defaults(&o.kd);
+    quick(&o.source);
+    quick(&o.cl);
+    quick(&o.kd);
+    o.scratch = o.fine = o.source;
+    for (int i = 0; i < 2; i++)
+        ck_assert_msg(tl_ckd_run(&o, &r[i], &e) == 0, "%s", e.detail);
+    for (uint32_t hop = 0; hop < 2; hop++)
+        for (int m = 0; m < TL_CKD_METHOD_COUNT; m++) {
+            const struct tl_ckd_cell *a = tl_ckd_at(&r[0], 0, hop, (enum tl_ckd_method)m, 0, 0);
+            const struct tl_ckd_cell *b = tl_ckd_at(&r[1], 0, hop, (enum tl_ckd_method)m, 0, 0);
+            const int role = m == TL_CKD_NO_EWC ? TL_CKD_KB : TL_CKD_AC;
+            const struct tl_ckd_scores *x = &a->score[role][1 + hop], *y = &b->score[role][1 + hop];
+            ck_assert_msg(a->done && b->done, "%s", tl_ckd_method_name((enum tl_ckd_method)m));
+            ck_assert_uint_eq(x->n, hop ? 2 : 1); /* its own test tasks */
+            ck_assert_uint_eq(y->n, x->n);
+            for (uint32_t k = 0; k < x->n; k++)
+                ck_assert_double_eq_tol(x->pairwise[k], y->pairwise[k], 1e-8);
+            ck_assert(a->seconds == 0 || fabs(a->seconds - b->seconds) < 1e-4 * a->seconds); /* not made again */
+        }
+    ck_assert(tl_ckd_at(&r[0], 0, 0, TL_CKD_SCRATCH, 1, 0)->done);
+    ck_assert_int_eq(tl_ckd_markdown(&r[0], &markdown), 0);
+    ck_assert_int_eq(tl_ckd_json(&r[0], &json), 0);
+    ck_assert_ptr_nonnull(memmem(markdown.p, markdown.n, "| 20 % | ckd |", 14));
+    json_t *j = json_loadb(json.p, json.n, 0, NULL);
+    ck_assert_uint_eq(json_array_size(json_object_get(j, "rows")), 2 * TL_CKD_METHOD_COUNT + 2);
+    json_decref(j);
+    tp_buf_free(&markdown);
+    tp_buf_free(&json);
+    for (int i = 0; i < 2; i++)
+        tl_ckd_results_free(&r[i]);
+    remove_cells(cells);
+    remove_folder(dir);
+}
+END_TEST
+
 START_TEST(cells_are_read_back_for_the_same_settings_alone)
 {
     char path[] = "/tmp/lab-ckd-cell-XXXXXX";
@@ -211,6 +293,7 @@ int main(void)
     tcase_add_test(c, transfers_name_sources_and_targets);
     tcase_add_test(c, what_one_hardware_tests_no_other_trains_on);
     tcase_add_test(c, a_sample_takes_its_share_of_every_task);
+    tcase_add_test(c, every_method_makes_its_cell_and_kept_cells_are_the_same);
     tcase_add_test(c, cells_are_read_back_for_the_same_settings_alone);
     tcase_add_test(c, multi_task_models_share_all_but_their_heads);
     suite_add_tcase(suite, c);
