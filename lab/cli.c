@@ -131,6 +131,8 @@ int tl_cli_read(struct tl_cli *c, int argc, char **argv, const struct tl_option 
         if ((status = take(c, &all[opt - 1], optarg)) != TL_GO_ON)
             return status;
     }
+    if (c->own_logs)
+        return test || c->logs || optind < argc ? usage(c) : TL_GO_ON;
     for (; optind < argc; optind++) /* --logs DIR FILE FILE */
         if ((status = read_logs(c, argv[optind])) != TL_GO_ON)
             return status;

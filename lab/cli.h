@@ -38,7 +38,8 @@ struct tl_option {
 
 struct tl_cli {
     const char *command, *usage;
-    bool known; /* --known, where a command has it, stands in for --test */
+    bool known;    /* --known, where a command has it, stands in for --test */
+    bool own_logs; /* the command finds its logs and keys itself: no --logs, no --test */
     /* read */
     struct tl_corpus *corpus; /* owned */
     char **keys;              /* owned: of --test, sorted */

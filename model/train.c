@@ -25,11 +25,27 @@ void tm_train_defaults(struct tm_train_opts *o)
         .programs_per_task = 32,
         .rank = TM_RANK_PAIRWISE,
         .lr = 1.4e-3,
+        .rate = TM_RATE_COSINE,
+        .period = 10,
         .average = 0.999,
         .clip = 1.0,
         .weight_decay = 1e-6,
         .latency_weight = 0.1,
     };
+}
+
+double tm_rate_at(enum tm_rate rate, int epochs, int period, double fraction)
+{
+    const double at = fmax(fmin(fraction, 1), 0), epoch = at * epochs;
+    switch (rate) {
+    case TM_RATE_RESTARTS: /* the last moment belongs to the last cosine, it does not begin another */
+        return at < 1 ? 0.5 * (1 + cos(M_PI * fmod(epoch, period) / period)) : 0;
+    case TM_RATE_STEPS:
+        return pow(0.1, floor(epoch / period));
+    case TM_RATE_COSINE:
+        break;
+    }
+    return 0.5 * (1 + cos(M_PI * at));
 }
 
 /* Predictions of a set of programs, with what metrics and calibration want to know about them. */
@@ -45,6 +61,7 @@ struct trainer {
     const struct tm_train_opts *o;
     tm_progress_fn progress;
     void *arg;
+    const float *initial; /* weights at the start */
     float *w, *mean_w, *best_w, *grad;
     struct tm_params p, mean; /* of w; of mean_w, the running mean of w, which is what is judged and kept */
     struct tm_adam adam;
@@ -58,6 +75,7 @@ struct trainer {
     struct tm_progress at;
     /* of the batch under way, read by the loss on the pool's threads */
     double rank_scale, latency_scale;
+    struct tm_train_hook hook; /* all NULL when there is none */
 };
 
 static double seconds(void)
@@ -126,6 +144,8 @@ static int chunk_loss(void *arg, const uint32_t *programs, uint32_t n, const str
     else
         rank = tm_loss_pairwise(tape->s, y, noise, n, t->rank_scale, gs);
     *loss = rank + tm_loss_huber(tape->l, ln_cost, n, t->latency_scale, gl);
+    if (t->hook.loss && rc == 0)
+        rc = t->hook.loss(t->hook.arg, programs, n, y, noise, tape, gs, gl, loss);
     free(y);
     return rc;
 }
@@ -183,17 +203,30 @@ static void average(struct trainer *t)
         t->mean_w[i] += by * (t->w[i] - t->mean_w[i]);
 }
 
+/* Adam would move a weight also without a gradient, by decay alone: so they are put back. */
+static void restore(const struct trainer *t)
+{
+    for (int k = 0; k < TM_TENSORS; k++)
+        if (t->o->frozen >> k & 1)
+            memcpy(t->w + t->p.shape[k].offset, t->initial + t->p.shape[k].offset, t->p.shape[k].size * sizeof *t->w);
+}
+
 static int train_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_t n_chunks, double *loss,
                        struct tp_err *e)
 {
-    double lr = 0.5 * t->o->lr * (1 + cos(M_PI * fraction(t)));
+    double lr = t->o->lr * tm_rate_at(t->o->rate, t->o->epochs, t->o->period, fraction(t));
+    if (t->hook.begin)
+        t->hook.begin(t->hook.arg, t->groups.programs, chunks, n_chunks);
     if (scale_batch(t, chunks, n_chunks) ||
         tm_shards_grad(t->shards, &t->p, t->ds, t->groups.programs, chunks, n_chunks, chunk_loss, t, t->grad, loss))
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory in a training batch");
     t->step++;
     /* a batch whose gradient overflowed teaches nothing and must not reach the moments */
     if (isfinite(tm_grad_clip(t->grad, t->p.n, t->o->clip))) {
+        if (t->hook.gradient)
+            t->hook.gradient(t->hook.arg, t->w, t->grad);
         tm_adam_step(&t->adam, &t->p, t->w, t->grad, lr, t->o->weight_decay);
+        restore(t);
         tm_params_refresh(&t->p);
     }
     average(t);
@@ -228,6 +261,8 @@ static int validate(struct trainer *t, struct tp_err *e)
     if (predict(t, &t->valid) ||
         tm_metrics_compute(t->valid.task, t->valid.cost, t->valid.score, NULL, t->valid.n, t->ds->n_tasks, 2, &m))
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory in validation");
+    if (t->hook.valid)
+        t->hook.valid(t->hook.arg, t->valid.score);
     t->at.valid_top1 = m.top1_mean;
     t->at.valid_pairwise = m.pairwise;
     if (!(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
@@ -238,55 +273,91 @@ static int validate(struct trainer *t, struct tp_err *e)
     return report(t, e);
 }
 
-/* Calibrate m, which has these weights already, on the programs p. Their outputs are overwritten. */
-static int calibrate(const struct trainer *t, struct predictions *p, const uint32_t *train, size_t n_train,
-                     struct tm_model *m)
+/* Where the latency bias starts: at the mean ln cost, or, of a model that predicts something already, where its
+ * predictions have that mean. */
+static int place_bias(struct trainer *t, const struct tm_model *m, struct tp_err *e)
 {
-    bool *seen = tm_alloc(t->ds->n_tasks, sizeof *seen);
-    int rc = seen ? tm_calibrate(p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, &m->calib_a,
-                                 &m->calib_b, &m->latency_shift)
+    float *bias = &t->w[m->shape[TM_T_HEAD2_B].offset + 1];
+    double *l = t->o->warm ? tm_alloc(t->groups.n, sizeof *l) : NULL, sum = 0, n = 0;
+    int rc = t->o->warm && !l ? -TP_E_NO_MEMORY : 0;
+    if (!t->o->warm) {
+        *bias = (float)t->groups.mean_ln_cost;
+    } else if (rc == 0 &&
+               (rc = tm_shards_predict(t->shards, &t->p, t->ds, t->groups.programs, t->groups.n, NULL, l)) == 0) {
+        for (uint32_t i = 0; i < t->groups.n; i++)
+            if (isfinite(t->groups.ln_cost[t->groups.programs[i]])) {
+                sum += t->groups.ln_cost[t->groups.programs[i]] - l[i];
+                n++;
+            }
+        *bias += (float)(sum / fmax(n, 1));
+    }
+    free(l);
+    return rc ? tp_fail(e, TP_E_NO_MEMORY, "out of memory before training") : 0;
+}
+
+/* On programs whose outputs are in p; they are overwritten. */
+static int calibrate(struct tm_model *m, const struct tm_dataset *ds, struct predictions *p, const uint32_t *train,
+                     size_t n_train)
+{
+    bool *seen = tm_alloc(ds->n_tasks, sizeof *seen);
+    int rc = seen ? tm_calibrate(p->score, p->ln_latency, p->task, p->cost, p->n, ds->n_tasks, &m->calib_a, &m->calib_b,
+                                 &m->latency_shift)
                   : -TP_E_NO_MEMORY;
     if (rc)
         goto out;
     for (size_t i = 0; i < n_train; i++)
-        seen[t->ds->task[train[i]]] = true;
+        seen[ds->task[train[i]]] = true;
     for (size_t i = 0; i < p->n; i++) {
         p->score[i] = 1 / (1 + exp(-(m->calib_a * p->score[i] + m->calib_b)));
         p->ln_latency[i] += m->latency_shift;
     }
-    rc = tm_latency_fit(m, p->score, p->ln_latency, p->task, p->cost, p->n, t->ds->n_tasks, seen);
+    rc = tm_latency_fit(m, p->score, p->ln_latency, p->task, p->cost, p->n, ds->n_tasks, seen);
 out:
     free(seen);
+    return rc;
+}
+
+int tm_train_calibrate(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
+                       const uint32_t *on, size_t n, int threads, struct tp_err *e)
+{
+    struct predictions p = {0};
+    struct tm_params params = {0};
+    struct tm_shards *shards = NULL;
+    struct tm_model fit = *m;
+    int rc = tm_params_init(&params, &m->h, m->w, e);
+    if (rc)
+        return rc;
+    if (!(shards = tm_shards_new(m->n, threads)) || predictions_init(&p, ds, on, n) ||
+        tm_shards_predict(shards, &params, ds, on, n, p.score, p.ln_latency) || calibrate(&fit, ds, &p, train, n_train))
+        rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory in the calibration");
+    else
+        *m = fit;
+    predictions_free(&p);
+    tm_shards_free(shards);
+    tm_params_free(&params);
     return rc;
 }
 
 /* Fit the calibration on the weights that are kept, and hand both over. */
 static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, size_t n_train, struct tp_err *e)
 {
-    struct predictions own = {0}, *p = &t->valid;
+    const bool held_out = t->valid.n > 0;
     struct tm_model fit = *m;
-    int rc = 0;
-    if (t->valid.n)
-        memcpy(t->mean_w, t->best_w, t->p.n * sizeof *t->w);
-    if (!t->valid.n) {
-        p = &own;
-        rc = predictions_init(&own, t->ds, train, n_train);
-    }
-    if (rc || (rc = predict(t, p)) || (rc = calibrate(t, p, train, n_train, &fit))) {
-        rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory in the calibration");
-        goto out;
-    }
+    fit.w = held_out ? t->best_w : t->mean_w;
+    int rc = tm_train_calibrate(&fit, t->ds, train, n_train, held_out ? t->valid.programs : train,
+                                held_out ? t->valid.n : n_train, t->o->threads, e);
+    if (rc)
+        return rc;
+    memcpy(m->w, fit.w, m->n * sizeof *m->w);
+    fit.w = m->w;
     *m = fit;
-    memcpy(m->w, t->mean_w, m->n * sizeof *m->w);
-out:
-    predictions_free(&own);
-    return rc;
+    return 0;
 }
 
 static bool usable(const struct tm_train_opts *o)
 {
     return o->epochs >= 1 && o->max_seconds >= 0 && o->tasks_per_batch >= 1 && o->programs_per_task >= 2 &&
-           o->lr >= 0 && o->average >= 0 && o->average < 1 && o->clip >= 0 && o->weight_decay >= 0 &&
+           o->lr >= 0 && o->period >= 1 && o->average >= 0 && o->average < 1 && o->clip >= 0 && o->weight_decay >= 0 &&
            o->latency_weight >= 0;
 }
 
@@ -310,16 +381,23 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
         rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory before training");
         goto out;
     }
+    t.initial = m->w;
     memcpy(t.w, m->w, m->n * sizeof *t.w);
-    t.w[m->shape[TM_T_HEAD2_B].offset + 1] = (float)t.groups.mean_ln_cost;
+    if ((rc = tm_params_init(&t.p, &m->h, t.w, e)) || (rc = place_bias(&t, m, e)))
+        goto out;
+    tm_params_refresh(&t.p);
     memcpy(t.mean_w, t.w, m->n * sizeof *t.w);
     memcpy(t.best_w, t.w, m->n * sizeof *t.w);
-    if ((rc = tm_params_init(&t.p, &m->h, t.w, e)) || (rc = tm_params_init(&t.mean, &m->h, t.mean_w, e)))
+    if ((rc = tm_params_init(&t.mean, &m->h, t.mean_w, e)))
         goto out;
 
     tm_rng_seed(&t.rng, o->seed);
     t.steps = (uint64_t)o->epochs * ((t.groups.n_chunks - 1) / (uint32_t)o->tasks_per_batch + 1);
     t.at = (struct tm_progress){.epochs = o->epochs, .valid_top1 = NAN, .valid_pairwise = NAN, .loss = NAN};
+    if (o->hook)
+        t.hook = *o->hook;
+    if (o->warm && n_valid && (rc = validate(&t, e)))
+        goto out;
     for (int epoch = 1; epoch <= o->epochs && fraction(&t) < 1; epoch++) {
         t.at.epoch = epoch;
         if ((rc = train_epoch(&t, e)) || (n_valid && (rc = validate(&t, e))))

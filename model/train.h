@@ -12,7 +12,30 @@
 
 #include <stdbool.h>
 
+struct tm_chunk;
+struct tm_tape;
+
 enum tm_rank_loss { TM_RANK_PAIRWISE, TM_RANK_LAMBDA };
+/* Learning rate over a training: a cosine from lr to 0 over all epochs; the same over every `period` epochs (Loshchilov
+ * and Hutter 2017); lr, after every `period` epochs a tenth of it. */
+enum tm_rate { TM_RATE_COSINE, TM_RATE_RESTARTS, TM_RATE_STEPS };
+
+/* What a caller adds to the loss, as distillation does (ckd/). Each function may be NULL. */
+struct tm_train_hook {
+    void *arg;
+    /* Before a batch, on the calling thread. The batch is programs[chunks[i].at ..+ chunks[i].n), chunk by chunk. */
+    void (*begin)(void *arg, const uint32_t *programs, const struct tm_chunk *chunks, uint32_t n_chunks);
+    /* Of one chunk, on the pool's threads, several at once: t holds the outputs of programs[0..n), a part of what begin
+     * was given; y and noise are their labels (tm_loss_pairwise()). Adds to gs, gl and *loss; may write what belongs to
+     * this chunk alone. 0 or a negative code. */
+    int (*loss)(void *arg, const uint32_t *programs, uint32_t n, const double *y, const double *noise,
+                const struct tm_tape *t, float *gs, float *gl, double *loss);
+    /* Behind the clipping, on the calling thread: add to grad, given the weights w (both in the layout of the model).
+     */
+    void (*gradient)(void *arg, const float *w, float *grad);
+    /* After each validation, on the calling thread: rank scores of valid[0..n_valid) by the mean weights. */
+    void (*valid)(void *arg, const double *score);
+};
 
 struct tm_train_opts {
     int epochs;         /* default 12 */
@@ -23,13 +46,22 @@ struct tm_train_opts {
     int tasks_per_batch;   /* 4 */
     int programs_per_task; /* 32 */
     enum tm_rank_loss rank;
-    double lr;             /* 1.4e-3, cosine to 0 over the epochs */
+    double lr;         /* 1.4e-3 */
+    enum tm_rate rate; /* cosine */
+    int period;        /* epochs; not looked at by the cosine */
+    bool warm; /* false. true: the model knows something already. Its latency bias is moved to the programs' level, not
+                  reset, and its weights are validated before the first epoch, so they are what is kept when no epoch
+                  ranks better */
     double average;        /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
     double clip;           /* 1.0: norm of the data gradient */
     double weight_decay;   /* 1e-6; not on A_log, D, norms, biases */
     double latency_weight; /* 0.1 x Huber(ln latency) */
+    uint64_t frozen;       /* 0: bit t = tensor t (enum tm_tensor) keeps its weights */
+    const struct tm_train_hook *hook; /* NULL */
 };
 void tm_train_defaults(struct tm_train_opts *o);
+/* Share of lr when `fraction` (0..1) of the training is done. */
+double tm_rate_at(enum tm_rate rate, int epochs, int period, double fraction);
 
 struct tm_progress {
     int epoch, epochs;                 /* 1-based */
@@ -51,6 +83,11 @@ typedef int (*tm_progress_fn)(void *arg, const struct tm_progress *p);
 int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
              const uint32_t *valid, size_t n_valid, const struct tm_train_opts *o, tm_progress_fn progress, void *arg,
              struct tp_err *e);
+
+/* Fit m's calibration, with its weights as they are, on programs on[0..n) of ds; the tasks of train[0..n_train) are
+ * known to it. What tm_train() ends with. NO_MEMORY, UNUSABLE (shape); then m is as before. */
+int tm_train_calibrate(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,
+                       const uint32_t *on, size_t n, int threads, struct tp_err *e);
 
 /* Split programs 0..n-1 by task: about `fraction` of the tasks (at least one when there are >= 4 tasks) become
  * validation. With fewer tasks the split is by program and *by_record is set. Writes indices; arrays hold ds->n each.

@@ -5,11 +5,13 @@
  * for it. Stateless; any thread. */
 #include "model/weights.h"
 
+#include "model/mem.h"
+
 #include <endian.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
@@ -43,15 +45,34 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
 
 #define COUNT_FIELDS(X)                                                                                                \
     X(model_id)                                                                                                        \
+    X(phases)                                                                                                          \
     X(records)                                                                                                         \
     X(programs)                                                                                                        \
     X(tasks)
 
 #define TEXT_FIELDS(X)                                                                                                 \
+    X(kind)                                                                                                            \
     X(role)                                                                                                            \
     X(owner)                                                                                                           \
     X(created)                                                                                                         \
     X(metrics)
+
+/* What a file may hold: the weights, then what stands beside them, by prefix of the tensors' names. */
+enum { SETS = 1 + TM_BESIDES, TENSOR_NAME = 80 };
+static const char *const prefix[SETS] = {"", "fisher.", "anchor.", "start."};
+
+static const char *name_in(int set, const struct tm_shape *shape, char name[TENSOR_NAME])
+{
+    snprintf(name, TENSOR_NAME, "%s%s", prefix[set], shape->name);
+    return name;
+}
+
+void tm_besides_free(struct tm_besides *b)
+{
+    for (int i = 0; i < TM_BESIDES; i++)
+        free(b->of[i]);
+    *b = (struct tm_besides){0};
+}
 
 int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *e)
 {
@@ -120,6 +141,8 @@ static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
 #undef X
     if (p->role[0] && strcmp(p->role, "ac") != 0 && strcmp(p->role, "kb") != 0)
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata role is neither \"ac\" nor \"kb\"");
+    if (p->kind[0] && strcmp(p->kind, "cpu") != 0 && strcmp(p->kind, "gpu") != 0)
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata kind is neither \"cpu\" nor \"gpu\"");
     if (!identifier_ok(p->owner))
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata owner is not an identifier ([a-z0-9][a-z0-9._-]{0,62})");
     if (p->created[strspn(p->created, "0123456789-:.+TZ")])
@@ -195,41 +218,80 @@ static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struc
     tp_buf_free(&text);
 }
 
-static void put_tensors(struct tp_buf *b, const struct tm_shape *shape)
+/* Returns where the next set begins. */
+static size_t put_tensors(struct tp_buf *b, const struct tm_shape *shape, int set, size_t at)
 {
-    size_t at = 0;
     for (int t = 0; t < TM_TENSORS; t++) {
+        char name[TENSOR_NAME];
         if (shape[t].size == 0)
             continue;
-        tp_buf_printf(b, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", shape[t].name);
+        tp_buf_printf(b, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", name_in(set, &shape[t], name));
         for (int d = 0; d < shape[t].n_dims; d++)
             tp_buf_printf(b, "%s%d", d ? "," : "", shape[t].dim[d]);
         tp_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + 4 * shape[t].size);
         at += 4 * shape[t].size;
     }
+    return at;
+}
+
+/* Values of a set, in the layout of the weights; NULL: the file does not have it. */
+static const float *values_of(const struct tm_model *m, const struct tm_besides *b, int set)
+{
+    return set == 0 ? m->w : b ? b->of[set - 1] : NULL;
+}
+
+static int check_values(const struct tm_model *m, const float *w, int set, struct tp_err *e)
+{
+    for (int t = 0; t < TM_TENSORS; t++)
+        for (size_t i = 0; i < m->shape[t].size; i++)
+            if (!isfinite(w[m->shape[t].offset + i]))
+                return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s%s\" holds a value that is not finite", prefix[set],
+                               m->shape[t].name);
+    return 0;
+}
+
+static char *put_values(const struct tm_model *m, const float *w, char *dst)
+{
+    for (int t = 0; t < TM_TENSORS; t++) {
+        for (size_t i = 0; i < m->shape[t].size; i++, dst += 4) {
+            uint32_t bits;
+            memcpy(&bits, &w[m->shape[t].offset + i], 4);
+            bits = htole32(bits);
+            memcpy(dst, &bits, 4);
+        }
+    }
+    return dst;
 }
 
 int tm_weights_write(const struct tm_model *m, const struct tm_provenance *p, struct tp_buf *out, struct tp_err *e)
 {
+    return tm_weights_write_beside(m, NULL, p, out, e);
+}
+
+int tm_weights_write_beside(const struct tm_model *m, const struct tm_besides *b, const struct tm_provenance *p,
+                            struct tp_buf *out, struct tp_err *e)
+{
     struct tp_buf head = {0};
+    size_t data = 0;
     int rc = tm_hyper_check(&m->h, m->features, e);
     if (rc == 0)
         rc = check_provenance(p, e);
     if (rc == 0 && !calibration_ok(m))
         rc = tp_fail(e, TP_E_BAD_WEIGHTS, "calibration out of range");
-    for (int t = 0; t < TM_TENSORS && rc == 0; t++)
-        for (size_t i = 0; i < m->shape[t].size && rc == 0; i++)
-            if (!isfinite(m->w[m->shape[t].offset + i]))
-                rc = tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" holds a value that is not finite", m->shape[t].name);
+    for (int set = 0; set < SETS && rc == 0; set++)
+        if (values_of(m, b, set))
+            rc = check_values(m, values_of(m, b, set), set, e);
     if (rc)
         goto out;
 
     put_metadata(&head, m, p);
-    put_tensors(&head, m->shape);
+    for (int set = 0; set < SETS; set++)
+        if (values_of(m, b, set))
+            data = put_tensors(&head, m->shape, set, data);
     tp_buf_putc(&head, '}');
     while (head.n % 8 && !head.oom)
         tp_buf_putc(&head, ' ');
-    size_t total = LENGTH_BYTES + head.n + 4 * tm_parameter_count(&m->h);
+    size_t total = LENGTH_BYTES + head.n + data;
     char *dst = head.oom ? NULL : tp_buf_grow(out, total);
     if (!dst) {
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a weights file");
@@ -239,14 +301,9 @@ int tm_weights_write(const struct tm_model *m, const struct tm_provenance *p, st
     memcpy(dst, &length, sizeof length);
     memcpy(dst + LENGTH_BYTES, head.p, head.n);
     dst += LENGTH_BYTES + head.n;
-    for (int t = 0; t < TM_TENSORS; t++) {
-        for (size_t i = 0; i < m->shape[t].size; i++, dst += 4) {
-            uint32_t bits;
-            memcpy(&bits, &m->w[m->shape[t].offset + i], 4);
-            bits = htole32(bits);
-            memcpy(dst, &bits, 4);
-        }
-    }
+    for (int set = 0; set < SETS; set++)
+        if (values_of(m, b, set))
+            dst = put_values(m, values_of(m, b, set), dst);
     out->n += total;
 out:
     tp_buf_free(&head);
@@ -416,50 +473,70 @@ struct span {
     size_t begin, end;
 };
 
-static int read_span(const json_t *t, const struct tm_shape *shape, size_t data, struct span *out, struct tp_err *e)
+static int read_span(const json_t *t, const struct tm_shape *shape, const char *name, size_t data, struct span *out,
+                     struct tp_err *e)
 {
     const json_t *dims = json_object_get(t, "shape"), *offsets = json_object_get(t, "data_offsets");
     const char *dtype = json_string_value(json_object_get(t, "dtype"));
     if (json_object_size(t) != 3 || !dtype || !json_is_array(dims) || !json_is_array(offsets) ||
         json_array_size(offsets) != 2)
-        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" must have dtype, shape and data_offsets alone", shape->name);
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" must have dtype, shape and data_offsets alone", name);
     if (strcmp(dtype, "F32") != 0)
-        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": dtype is not F32", shape->name);
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": dtype is not F32", name);
     bool same = json_array_size(dims) == (size_t)shape->n_dims;
     for (size_t d = 0; same && d < (size_t)shape->n_dims; d++) {
         const json_t *v = json_array_get(dims, d);
         same = json_is_integer(v) && json_integer_value(v) == shape->dim[d];
     }
     if (!same)
-        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": shape does not follow from the hyper-parameters",
-                       shape->name);
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": shape does not follow from the hyper-parameters", name);
     const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
     json_int_t from = json_integer_value(begin), to = json_integer_value(end);
     if (!json_is_integer(begin) || !json_is_integer(end) || from < 0 || to < from || (uint64_t)to > data ||
         (uint64_t)(to - from) != 4 * shape->size)
-        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": data_offsets do not span %zu bytes of the data",
-                       shape->name, 4 * shape->size);
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\": data_offsets do not span %zu bytes of the data", name,
+                       4 * shape->size);
     *out = (struct span){(size_t)from, (size_t)to};
     return 0;
 }
 
-/* Every tensor once, nothing else, and together exactly the data. Sizes are right already, so it is enough that each
- * begins where another ends, down to 0: no two can then overlap without leaving a hole. */
-static int read_spans(const json_t *header, const struct tm_shape *shape, size_t data, struct span *span,
-                      struct tp_err *e)
+/* Every tensor of a set once. *n, *bytes: tensors and bytes read are added. */
+static int read_set(const json_t *header, const struct tm_shape *shape, int set, size_t data,
+                    struct span span[TM_TENSORS], size_t *n, size_t *bytes, struct tp_err *e)
 {
-    size_t wanted = 1, sum = 0; /* 1: __metadata__ */
     for (int t = 0; t < TM_TENSORS; t++) {
+        char name[TENSOR_NAME];
         if (shape[t].size == 0)
             continue;
-        const json_t *j = json_object_get(header, shape[t].name);
+        const json_t *j = json_object_get(header, name_in(set, &shape[t], name));
         if (!json_is_object(j))
-            return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" is missing", shape[t].name);
-        int rc = read_span(j, &shape[t], data, &span[t], e);
+            return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" is missing", name);
+        int rc = read_span(j, &shape[t], name, data, &span[t], e);
         if (rc)
             return rc;
-        wanted++;
-        sum += 4 * shape[t].size;
+        ++*n;
+        *bytes += 4 * shape[t].size;
+    }
+    return 0;
+}
+
+/* A set stands beside the weights when the header has its first tensor. */
+static bool has_set(const json_t *header, const struct tm_shape *shape, int set)
+{
+    char name[TENSOR_NAME];
+    return set == 0 || json_object_get(header, name_in(set, &shape[0], name)) != NULL;
+}
+
+/* Whole sets, nothing else, and together exactly the data. Sizes are right already, so it is enough that each tensor
+ * begins where another ends, down to 0: no two can then overlap without leaving a hole. */
+static int read_spans(const json_t *header, const struct tm_shape *shape, size_t data,
+                      struct span span[SETS][TM_TENSORS], struct tp_err *e)
+{
+    size_t wanted = 1, sum = 0; /* 1: __metadata__ */
+    for (int set = 0; set < SETS; set++) {
+        int rc = has_set(header, shape, set) ? read_set(header, shape, set, data, span[set], &wanted, &sum, e) : 0;
+        if (rc)
+            return rc;
     }
     if (json_object_size(header) != wanted)
         return tp_fail(e, TP_E_BAD_WEIGHTS, "header holds tensors that the model does not have");
@@ -467,33 +544,53 @@ static int read_spans(const json_t *header, const struct tm_shape *shape, size_t
         return tp_fail(e, TP_E_BAD_WEIGHTS, "%zu bytes of data, %zu expected", data, sum);
     size_t at = 0;
     while (at < data) {
-        int t = 0;
-        while (t < TM_TENSORS && !(shape[t].size && span[t].begin == at))
-            t++;
-        if (t == TM_TENSORS)
+        const struct span *s = &span[0][0], *const end = s + SETS * TM_TENSORS;
+        while (s < end && !(s->end > s->begin && s->begin == at))
+            s++;
+        if (s == end)
             return tp_fail(e, TP_E_BAD_WEIGHTS, "tensors overlap or leave a hole at byte %zu of the data", at);
-        at = span[t].end;
+        at = s->end;
     }
     return 0;
 }
 
-static int read_values(struct tm_model *m, const unsigned char *data, const struct span *span, struct tp_err *e)
+static int read_values(const struct tm_model *m, int set, float *to, const unsigned char *data, const struct span *span,
+                       struct tp_err *e)
 {
     for (int t = 0; t < TM_TENSORS; t++) {
-        float *w = m->w + m->shape[t].offset;
+        float *w = to + m->shape[t].offset;
         for (size_t i = 0; i < m->shape[t].size; i++) {
             uint32_t bits;
             memcpy(&bits, data + span[t].begin + 4 * i, 4);
             bits = le32toh(bits);
             memcpy(&w[i], &bits, 4);
-            if (!isfinite(w[i]))
-                return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" holds a value that is not finite", m->shape[t].name);
         }
     }
-    return 0;
+    return check_values(m, to, set, e);
+}
+
+/* The weights into m, what stands beside them into b. */
+static int read_sets(const json_t *header, struct tm_model *m, struct tm_besides *b, const unsigned char *data,
+                     struct span span[SETS][TM_TENSORS], struct tp_err *e)
+{
+    int rc = read_values(m, 0, m->w, data, span[0], e);
+    for (int set = 1; set < SETS && rc == 0; set++) {
+        if (!has_set(header, m->shape, set))
+            continue;
+        if (!(b->of[set - 1] = tm_alloc(m->n, sizeof *b->of[0])))
+            return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        rc = read_values(m, set, b->of[set - 1], data, span[set], e);
+    }
+    return rc;
 }
 
 int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_provenance *p, struct tp_err *e)
+{
+    return tm_weights_read_beside(bytes, n, m, NULL, p, e);
+}
+
+int tm_weights_read_beside(const void *bytes, size_t n, struct tm_model **m, struct tm_besides *b,
+                           struct tm_provenance *p, struct tp_err *e)
 {
     int rc;
     const unsigned char *file = bytes;
@@ -502,7 +599,8 @@ int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_
     struct tm_provenance provenance;
     struct tm_hyper h = {0};
     enum tclfeat_set set = TCLFEAT_TCLF_1;
-    struct span span[TM_TENSORS] = {{0}};
+    struct span span[SETS][TM_TENSORS] = {{{0}}};
+    struct tm_besides beside = {0};
     uint64_t length = 0;
 
     if (n > TM_WEIGHTS_MAX)
@@ -531,7 +629,7 @@ int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_
     const size_t data = n - LENGTH_BYTES - (size_t)length;
     rc = read_spans(header, model->shape, data, span, e);
     if (rc == 0)
-        rc = read_values(model, file + LENGTH_BYTES + length, span, e);
+        rc = read_sets(header, model, &beside, file + LENGTH_BYTES + length, span, e);
     if (rc == 0)
         rc = read_calibration(json_object_get(header, "__metadata__"), model, e);
     if (rc)
@@ -540,7 +638,12 @@ int tm_weights_read(const void *bytes, size_t n, struct tm_model **m, struct tm_
     model = NULL;
     if (p)
         *p = provenance;
+    if (b) {
+        *b = beside;
+        beside = (struct tm_besides){0};
+    }
 out:
+    tm_besides_free(&beside);
     tm_model_free(model);
     json_decref(header);
     return rc;

@@ -59,10 +59,16 @@ static int sync_directory(const char *path, struct tp_buf *scratch)
 
 int tm_weights_save(const char *path, const struct tm_model *m, const struct tm_provenance *p, struct tp_err *e)
 {
+    return tm_weights_save_beside(path, m, NULL, p, e);
+}
+
+int tm_weights_save_beside(const char *path, const struct tm_model *m, const struct tm_besides *b,
+                           const struct tm_provenance *p, struct tp_err *e)
+{
     struct tp_buf bytes = {0}, tmp = {0};
     int fd = -1;
     bool made = false;
-    int rc = tm_weights_write(m, p, &bytes, e);
+    int rc = tm_weights_write_beside(m, b, p, &bytes, e);
     if (rc)
         goto out;
     tp_buf_puts(&tmp, path);
@@ -106,6 +112,12 @@ out:
 
 int tm_weights_load(const char *path, struct tm_model **m, struct tm_provenance *p, struct tp_err *e)
 {
+    return tm_weights_load_beside(path, m, NULL, p, e);
+}
+
+int tm_weights_load_beside(const char *path, struct tm_model **m, struct tm_besides *b, struct tm_provenance *p,
+                           struct tp_err *e)
+{
     int rc;
     struct stat st;
     char *bytes = NULL;
@@ -139,7 +151,7 @@ int tm_weights_load(const char *path, struct tm_model **m, struct tm_provenance 
             break; /* shortened meanwhile: the reader will say so */
         n += (size_t)k;
     }
-    rc = tm_weights_read(bytes, n, m, p, e);
+    rc = tm_weights_read_beside(bytes, n, m, b, p, e);
 out:
     free(bytes);
     close(fd);

@@ -170,4 +170,5 @@ def main():
         write("adam " + name[:26], v[:min(v.size, 64)])
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -88,11 +88,11 @@ static inline void fixture_data_free(struct fixture_data *f)
     free(f->summary);
 }
 
-/* The named array of tests/golden/model.bin; fails the test when it is not there. Caller frees. */
-static inline float *fixture_golden(const char *name, uint32_t *count)
+/* The named array of a file of golden vectors; fails the test when it is not there. Caller frees. */
+static inline float *fixture_golden_in(const char *path, const char *name, uint32_t *count)
 {
-    FILE *f = fopen("tests/golden/model.bin", "rb");
-    ck_assert_msg(f, "tests/golden/model.bin: run from the root of the project");
+    FILE *f = fopen(path, "rb");
+    ck_assert_msg(f, "%s: run from the root of the project", path);
     char label[32];
     float *v = NULL;
     while (!v && fread(label, sizeof label, 1, f) == 1 && fread(count, sizeof *count, 1, f) == 1) {
@@ -107,6 +107,11 @@ static inline float *fixture_golden(const char *name, uint32_t *count)
     fclose(f);
     ck_assert_msg(v, "no golden vector '%s'", name);
     return v;
+}
+
+static inline float *fixture_golden(const char *name, uint32_t *count)
+{
+    return fixture_golden_in("tests/golden/model.bin", name, count);
 }
 
 #endif

@@ -286,6 +286,129 @@ START_TEST(other_features_and_bad_options_are_refused)
 }
 END_TEST
 
+START_TEST(rates_follow_their_schedules)
+{
+    ck_assert_double_eq(tm_rate_at(TM_RATE_COSINE, 20, 10, 0), 1);
+    ck_assert_double_eq_tol(tm_rate_at(TM_RATE_COSINE, 20, 10, 0.5), 0.5, 1e-12);
+    ck_assert_double_eq_tol(tm_rate_at(TM_RATE_COSINE, 20, 10, 1), 0, 1e-12);
+    /* 20 epochs in periods of 10: epochs 0 and 10 begin at the top, epochs 5 and 15 are half way */
+    ck_assert_double_eq(tm_rate_at(TM_RATE_RESTARTS, 20, 10, 0), 1);
+    ck_assert_double_eq_tol(tm_rate_at(TM_RATE_RESTARTS, 20, 10, 0.25), 0.5, 1e-12);
+    ck_assert_double_lt(tm_rate_at(TM_RATE_RESTARTS, 20, 10, 0.4999), 1e-6);
+    ck_assert_double_eq(tm_rate_at(TM_RATE_RESTARTS, 20, 10, 0.5), 1);
+    ck_assert_double_eq(tm_rate_at(TM_RATE_RESTARTS, 20, 10, 1), 0);
+    /* 15 epochs, a tenth after every 5 */
+    ck_assert_double_eq(tm_rate_at(TM_RATE_STEPS, 15, 5, 0.3), 1);
+    ck_assert_double_eq_tol(tm_rate_at(TM_RATE_STEPS, 15, 5, 0.4), 0.1, 1e-12);
+    ck_assert_double_eq_tol(tm_rate_at(TM_RATE_STEPS, 15, 5, 0.7), 0.01, 1e-12);
+}
+END_TEST
+
+START_TEST(frozen_tensors_keep_their_weights)
+{
+    struct toy t;
+    struct tm_train_opts o = options();
+    toy_init(&t, 1);
+    struct tm_model *before = tm_model_clone(t.m);
+    o.epochs = 2;
+    o.weight_decay = 0.1;
+    o.frozen = UINT64_C(1) << TM_T_OUT_PROJ_W;
+    ck_assert_int_eq(train(&t, &o, NULL, NULL), 0);
+    const struct tm_shape *s = &t.m->shape[TM_T_OUT_PROJ_W], *other = &t.m->shape[TM_T_HEAD0_W];
+    /* the running mean of a constant is that constant, but for rounding */
+    for (size_t i = 0; i < s->size; i++)
+        ck_assert_float_eq_tol(before->w[s->offset + i], t.m->w[s->offset + i], 1e-6f);
+    ck_assert_mem_ne(before->w + other->offset, t.m->w + other->offset, other->size * sizeof(float));
+    tm_model_free(before);
+    toy_free(&t);
+}
+END_TEST
+
+START_TEST(a_warm_start_never_ends_worse_on_the_validation_set)
+{
+    struct toy t;
+    struct watch w = {0};
+    struct tm_train_opts o = options();
+    o.epochs = 10;
+    toy_init(&t, 1);
+    ck_assert_int_eq(train(&t, &o, NULL, NULL), 0);
+    struct tm_model *before = tm_model_clone(t.m);
+    o.warm = true;
+    o.lr = 1; /* ruins whatever it touches */
+    o.epochs = 2;
+    ck_assert_int_eq(train(&t, &o, watch, &w), 0);
+    /* what was there ranked best; its latency bias alone has moved */
+    const size_t bias = t.m->shape[TM_T_HEAD2_B].offset + 1;
+    for (size_t i = 0; i < t.m->n; i++)
+        ck_assert(i == bias || before->w[i] == t.m->w[i]);
+    tm_model_free(before);
+    toy_free(&t);
+}
+END_TEST
+
+struct extra {
+    int begun, valid;
+    double first;
+};
+
+static void begin(void *arg, const uint32_t *programs, const struct tm_chunk *chunks, uint32_t n)
+{
+    struct extra *x = arg;
+    ck_assert(programs && chunks && n > 0);
+    x->begun++;
+}
+
+static int nothing(void *arg, const uint32_t *programs, uint32_t n, const double *y, const double *noise,
+                   const struct tm_tape *t, float *gs, float *gl, double *loss)
+{
+    (void)arg, (void)programs, (void)y, (void)noise, (void)t, (void)gs, (void)gl;
+    ck_assert_uint_gt(n, 1);
+    *loss += 1000;
+    return 0;
+}
+
+static int fails(void *arg, const uint32_t *programs, uint32_t n, const double *y, const double *noise,
+                 const struct tm_tape *t, float *gs, float *gl, double *loss)
+{
+    (void)arg, (void)programs, (void)n, (void)y, (void)noise, (void)t, (void)gs, (void)gl, (void)loss;
+    return -TP_E_NO_MEMORY;
+}
+
+/* Holds the first weight where it is, against anything the data may want. */
+static void hold(void *arg, const float *w, float *grad)
+{
+    struct extra *x = arg;
+    grad[0] += 1e6f * (w[0] - (float)x->first);
+}
+
+static void valid(void *arg, const double *score)
+{
+    struct extra *x = arg;
+    ck_assert(isfinite(score[0]));
+    x->valid++;
+}
+
+START_TEST(a_hook_adds_to_loss_and_gradient)
+{
+    struct toy t;
+    struct watch w = {0};
+    struct tm_train_opts o = options();
+    toy_init(&t, 1);
+    struct extra x = {.first = (double)t.m->w[0] + 0.25};
+    struct tm_train_hook h = {.arg = &x, .begin = begin, .loss = nothing, .gradient = hold, .valid = valid};
+    o.epochs = 40;
+    o.hook = &h;
+    ck_assert_int_eq(train(&t, &o, watch, &w), 0);
+    ck_assert_double_gt(w.last.loss, 1000);
+    ck_assert_int_eq(x.valid, o.epochs);
+    ck_assert_int_eq(x.begun, w.calls - x.valid);
+    ck_assert_double_eq_tol((double)t.m->w[0], x.first, 0.05);
+    h.loss = fails;
+    ck_assert_int_eq(train(&t, &o, NULL, NULL), -TP_E_NO_MEMORY);
+    toy_free(&t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("model/train");
@@ -300,6 +423,10 @@ int main(void)
     tcase_add_test(c, the_last_epoch_stays_without_a_validation_set);
     tcase_add_test(c, nothing_to_rank_is_not_enough_data);
     tcase_add_test(c, other_features_and_bad_options_are_refused);
+    tcase_add_test(c, rates_follow_their_schedules);
+    tcase_add_test(c, frozen_tensors_keep_their_weights);
+    tcase_add_test(c, a_warm_start_never_ends_worse_on_the_validation_set);
+    tcase_add_test(c, a_hook_adds_to_loss_and_gradient);
     suite_add_tcase(suite, c);
     SRunner *r = srunner_create(suite);
     srunner_run_all(r, CK_NORMAL);

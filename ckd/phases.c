@@ -1,0 +1,228 @@
+/* The phases of continual knowledge distillation (ckd/phases.h). Each works on copies. */
+#include "ckd/phases.h"
+
+#include "ckd/champion.h"
+#include "ckd/distil.h"
+#include "ckd/fisher.h"
+#include "model/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { CL_PERIOD = 10, KD_PERIOD = 5, KD_EPOCHS = 15 };
+
+void tk_scratch_defaults(struct tk_learn_opts *o)
+{
+    *o = (struct tk_learn_opts){.steps = 600, .blend = 1};
+    tm_train_defaults(&o->train);
+    o->train.epochs = 20;
+    o->train.period = 1;
+}
+
+void tk_cl_defaults(struct tk_learn_opts *o)
+{
+    *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.5};
+    tm_train_defaults(&o->train);
+    o->train.epochs = 2 * CL_PERIOD;
+    o->train.lr = 3e-4;
+    o->train.rate = TM_RATE_RESTARTS;
+    o->train.period = CL_PERIOD;
+}
+
+void tk_kd_defaults(struct tk_learn_opts *o)
+{
+    *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA, .blend = 1};
+    tm_train_defaults(&o->train);
+    o->train.epochs = KD_EPOCHS;
+    o->train.rate = TM_RATE_STEPS;
+    o->train.period = KD_PERIOD;
+    o->train.lr = 7e-4;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Between tm_train() and the caller of the phase. */
+struct training {
+    const struct tk_run *run;
+    const struct tk_distil *distil;
+    const char *phase;
+    struct tk_learned told;
+};
+
+static int relay(void *arg, const struct tm_progress *p)
+{
+    struct training *t = arg;
+    t->told.loss = p->loss;
+    const struct tk_trust trust = tk_distil_trust(t->distil);
+    t->told.phi = isnan(trust.teacher) ? NAN : tk_trust_phi(&trust);
+    const struct tk_progress out = {.phase = t->phase,
+                                    .fraction = p->fraction,
+                                    .epoch = p->epoch,
+                                    .epochs = p->epochs,
+                                    .loss = p->loss,
+                                    .phi = t->told.phi,
+                                    .valid_top1 = p->valid_top1,
+                                    .valid_pairwise = p->valid_pairwise};
+    return t->run->progress ? t->run->progress(t->run->arg, &out) : 0;
+}
+
+/* Train m, which is the phase's own, with a teacher and EWC as d says. */
+static int train(struct tm_model *m, bool warm, const struct tk_distil_opts *d, const struct tk_set *set,
+                 const struct tk_set *valid, const struct tk_learn_opts *o, const struct tk_run *run, const char *phase,
+                 struct tk_learned *told, struct tp_err *e)
+{
+    struct training t = {.run = run, .phase = phase, .told = {.loss = NAN, .phi = NAN}};
+    struct tm_train_opts opts = o->train;
+    struct tk_distil *distil = NULL;
+    const double began = seconds();
+    int rc = tk_epochs_for(set, &o->train, o->steps, o->train.rate == TM_RATE_RESTARTS ? o->train.period : 1, e);
+    if (rc < 0)
+        return rc;
+    opts.epochs = rc;
+    if ((rc = tk_distil_new(d, m, set, valid, run->threads, &distil, e)))
+        return rc;
+    opts.seed = run->seed;
+    opts.threads = run->threads;
+    opts.warm = warm;
+    opts.hook = tk_distil_hook(distil);
+    t.distil = distil;
+    t.told.epochs = opts.epochs;
+    rc = tm_train(m, set->ds, set->programs, set->n, valid->programs, valid->n, &opts, relay, &t, e);
+    tk_distil_free(distil);
+    t.told.seconds = seconds() - began;
+    if (rc == 0)
+        *told = t.told;
+    return rc;
+}
+
+static int blend(struct tm_model *m, const float *with, double share, const struct tk_set *set,
+                 const struct tk_set *valid, const struct tk_run *run, struct tp_err *e)
+{
+    const struct tk_set *on = valid->n ? valid : set;
+    const float *own = m->w;
+    for (size_t i = 0; i < m->n; i++)
+        m->w[i] = with[i] + (float)share * (own[i] - with[i]);
+    return tm_train_calibrate(m, set->ds, set->programs, set->n, on->programs, on->n, run->threads, e);
+}
+
+int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, const struct tk_set *set,
+             const struct tk_set *valid, const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **ac,
+             struct tk_learned *told, struct tp_err *e)
+{
+    const bool warm = gate == TK_GATE_WARM_START, alone = gate == TK_GATE_SCRATCH;
+    const struct tm_hyper h = kb ? kb->model->h : o->hyper ? *o->hyper : tm_hyper_default(set->ds->features);
+    const struct tk_distil_opts d = {.teacher = alone || !kb ? NULL : kb->model,
+                                     .beta = o->beta,
+                                     .fisher = warm && kb ? kb->fisher : NULL,
+                                     .anchor = warm && kb ? kb->anchor : NULL,
+                                     .lambda = o->lambda};
+    struct tm_model *m = warm && kb ? tm_model_clone(kb->model) : tm_model_new(set->ds->features, &h, run->seed);
+    int rc;
+    if (!m)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    rc = kb || alone ? 0 : tp_fail(e, TP_E_UNUSABLE, "there is no knowledge base to learn from");
+    if (rc == 0 && alone && start)
+        memcpy(m->w, start, m->n * sizeof *m->w);
+    if (rc == 0)
+        rc = train(m, warm, &d, set, valid, o, run, "learn", told, e);
+    if (rc == 0 && warm && o->blend < 1)
+        rc = blend(m, kb->model->w, o->blend, set, valid, run, e);
+    if (rc) {
+        tm_model_free(m);
+        return rc;
+    }
+    *ac = m;
+    return 0;
+}
+
+int tk_teach(const struct tk_kb *kb, const struct tm_model *ac, const struct tk_set *set, const struct tk_set *valid,
+             const struct tk_learn_opts *o, const struct tk_run *run, struct tk_kb **out, struct tk_learned *told,
+             struct tp_err *e)
+{
+    const struct tk_distil_opts d = {
+        .teacher = ac, .beta = o->beta, .fisher = kb->fisher, .anchor = kb->anchor, .lambda = o->lambda};
+    struct tk_kb *new = tk_kb_clone(kb);
+    if (!new)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
+    int rc = train(new->model, true, &d, set, valid, o, run, "teach", told, e);
+    if (rc) {
+        tk_kb_free(new);
+        return rc;
+    }
+    *out = new;
+    return 0;
+}
+
+int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk_run *run, struct tm_metrics *out,
+               struct tp_err *e)
+{
+    uint32_t *task = tm_alloc(s->n, sizeof *task);
+    double *cost = tm_alloc(2 * s->n, sizeof *cost);
+    int rc = task && cost ? tk_scores(m, s, run->threads, cost + s->n, e)
+                          : tp_fail(e, TP_E_NO_MEMORY, "no memory to measure %zu programs", s->n);
+    for (size_t i = 0; i < s->n && rc == 0; i++) {
+        task[i] = s->ds->task[s->programs[i]];
+        cost[i] = s->ds->cost[s->programs[i]];
+    }
+    if (rc == 0 && tm_metrics_compute(task, cost, cost + s->n, NULL, s->n, s->ds->n_tasks, 2, out))
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to measure %zu programs", s->n);
+    free(task);
+    free(cost);
+    return rc;
+}
+
+int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_set *older, uint32_t n,
+              const struct tk_set *valid, const struct tk_run *run, struct tm_metrics *before, struct tm_metrics *after,
+              struct tk_acceptance *out, struct tp_err *e)
+{
+    struct tk_acceptance a = {.drop = NAN, .gain = NAN};
+    struct tm_metrics was, is;
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        if ((rc = tk_measure(old, &older[i], run, &was, e)) || (rc = tk_measure(candidate, &older[i], run, &is, e)))
+            return rc;
+        if (before)
+            before[i] = was;
+        if (after)
+            after[i] = is;
+        const double drop = was.top1_mean - is.top1_mean;
+        if (isnan(a.drop) || drop > a.drop) {
+            a.drop = drop;
+            a.worst = i;
+        }
+    }
+    if (valid->n) {
+        if ((rc = tk_measure(old, valid, run, &was, e)) || (rc = tk_measure(candidate, valid, run, &is, e)))
+            return rc;
+        a.gain = tk_quality(&is) - tk_quality(&was);
+    }
+    a.accepted = !(a.drop > TK_TOP1_DROP);
+    if (isnan(a.drop))
+        snprintf(a.reason, sizeof a.reason, "There is no older hardware that could lose.");
+    else
+        snprintf(a.reason, sizeof a.reason, "Top-1 of older hardware changes by %+.4f at worst: %s (limit %.2f).",
+                 -a.drop, a.accepted ? "accepted" : "refused", -TK_TOP1_DROP);
+    *out = a;
+    return 0;
+}
+
+int tk_settle(struct tk_kb *kb, const struct tk_set *learned, const struct tk_run *run, struct tp_err *e)
+{
+    float *fisher = tm_alloc(kb->model->n, sizeof *fisher);
+    int rc = fisher ? tk_fisher(kb->model, learned, run, fisher, e)
+                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for Fisher information");
+    if (rc == 0) {
+        tk_fisher_merge(kb->fisher, fisher, kb->model->n);
+        memcpy(kb->anchor, kb->model->w, kb->model->n * sizeof *kb->anchor);
+        kb->phases++;
+    }
+    free(fisher);
+    return rc;
+}

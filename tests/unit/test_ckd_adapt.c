@@ -1,0 +1,456 @@
+/* The phases one after another on two toy hardware: what is forgotten, what is kept, what is refused, and that a job
+ * can be stopped and resumed anywhere. */
+#include "ckd/adapt.h"
+
+#include "ckd/fisher.h"
+#include "ckd_toy.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static struct tk_learn_opts kd(double lambda)
+{
+    struct tk_learn_opts o;
+    tk_kd_defaults(&o);
+    o.lambda = lambda;
+    o.train.lr = 1e-3;
+    return o;
+}
+
+START_TEST(without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not)
+{
+    struct toy a, b;
+    const struct tk_run run = toy_run(1);
+    struct tk_learned told;
+    struct tk_kb *free_kb, *held;
+    struct tp_err e;
+    toy_init(&a, false, 1);
+    toy_init(&b, true, 2);
+    struct tk_kb *kb = toy_kb(&a, 30), *own = toy_kb(&b, 30);
+    const struct tk_learn_opts without = kd(0), with = kd(5 * TK_EWC_LAMBDA);
+    ck_assert_int_eq(tk_teach(kb, own->model, &b.train_set, &b.valid_set, &without, &run, &free_kb, &told, &e), 0);
+    ck_assert_int_eq(tk_teach(kb, own->model, &b.train_set, &b.valid_set, &with, &run, &held, &told, &e), 0);
+    const double before = toy_pairwise(kb->model, &a), forgot = toy_pairwise(free_kb->model, &a),
+                 kept = toy_pairwise(held->model, &a);
+    ck_assert_msg(before > 0.9, "old %g", before);
+    ck_assert_msg(forgot < before - 0.25, "old %g, without EWC %g", before, forgot);
+    ck_assert_msg(kept > before - 0.12, "old %g, without %g, with EWC %g", before, forgot, kept);
+    /* and it has still learned something */
+    const double new_before = toy_pairwise(kb->model, &b), new_after = toy_pairwise(held->model, &b);
+    ck_assert_msg(new_after > new_before + 0.01, "new %g, before %g", new_after, new_before);
+    tk_kb_free(kb);
+    tk_kb_free(own);
+    tk_kb_free(free_kb);
+    tk_kb_free(held);
+    toy_free(&a);
+    toy_free(&b);
+}
+END_TEST
+
+/* A job on the second hardware with a knowledge base of the first. */
+struct job {
+    struct toy a, b;
+    struct tk_kb *kb;
+    struct tk_adapt adapt;
+};
+
+static void job_begin(struct job *j, int epochs)
+{
+    j->kb = toy_kb(&j->a, epochs);
+    tk_adapt_defaults(&j->adapt);
+    j->adapt.kind = TP_TARGET_GPU;
+    j->adapt.kb = j->kb;
+    j->adapt.train = j->b.train_set;
+    j->adapt.valid = j->b.valid_set;
+    j->adapt.older = &j->a.valid_set;
+    j->adapt.n_older = 1;
+    j->adapt.scratch.steps = j->adapt.cl.steps = 0;
+    j->adapt.scratch.train.epochs = j->adapt.cl.train.epochs = 10;
+    j->adapt.kd.train.epochs = 5;
+}
+
+static void job_init(struct job *j, bool related)
+{
+    toy_init(&j->a, false, 1);
+    toy_init(&j->b, !related, 2);
+    job_begin(j, 10);
+}
+
+/* With the published network, as weights files hold no other. */
+static void job_init_wide(struct job *j)
+{
+    toy_init_wide(&j->a, false, 1, 64, 72);
+    toy_init_wide(&j->b, false, 2, 64, 72);
+    job_begin(j, 3);
+    j->adapt.cl.train.epochs = 2;
+    j->adapt.cl.train.period = 2;
+    j->adapt.kd.train.epochs = 2;
+}
+
+static void job_free(struct job *j)
+{
+    tk_kb_free(j->kb);
+    toy_free(&j->a);
+    toy_free(&j->b);
+}
+
+START_TEST(related_hardware_starts_warm_and_teaches)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.phase, TK_PHASE_DONE);
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_WARM_START);
+    ck_assert(s.activated && s.acceptance.accepted);
+    ck_assert_ptr_nonnull(s.new_kb);
+    ck_assert_uint_eq(s.new_kb->phases, j.kb->phases + 1);
+    ck_assert_mem_eq(s.new_kb->anchor, s.new_kb->model->w, s.new_kb->model->n * sizeof(float));
+    ck_assert_double_ge(s.acceptance.drop, -1);
+    ck_assert_double_le(s.acceptance.drop, TK_TOP1_DROP);
+    ck_assert_uint_gt(s.ac_metrics.tasks, 0);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(bad_knowledge_is_kept_out_both_ways)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, false);
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    ck_assert(s.activated);
+    ck_assert_ptr_null(s.new_kb);
+    ck_assert_int_eq(s.attempts, 0);
+    ck_assert_double_gt(toy_pairwise(s.ac, &j.b), 0.6);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(the_first_hardware_founds_the_knowledge_base)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    const struct tm_hyper h = toy_hyper();
+    job_init(&j, true);
+    j.adapt.kb = NULL;
+    j.adapt.n_older = 0;
+    j.adapt.scratch.hyper = &h;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert(s.activated && s.new_kb);
+    ck_assert_mem_eq(s.new_kb->model->w, s.ac->w, s.ac->n * sizeof(float));
+    ck_assert_uint_eq(s.new_kb->phases, 1);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(a_candidate_that_spoils_the_old_is_tried_again_and_then_dropped)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    /* the second hardware's AC is right about the second; the probe of the older one is about the first */
+    struct toy other;
+    toy_init(&other, true, 2);
+    struct tk_kb *teacher = toy_kb(&other, 30);
+    j.adapt.train = other.train_set;
+    j.adapt.valid = other.valid_set;
+    j.adapt.kd = kd(1e-6);
+    j.adapt.kd.train.epochs = 15;
+    s.phase = TK_PHASE_TEACH;
+    s.ac = teacher->model;
+    teacher->model = tm_model_clone(s.ac);
+    s.activated = true;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.attempts, TK_ATTEMPTS);
+    ck_assert_double_eq_tol(s.lambda, 3e-6, 1e-12);
+    ck_assert(!s.acceptance.accepted);
+    ck_assert_double_gt(s.acceptance.drop, TK_TOP1_DROP);
+    ck_assert_ptr_null(s.new_kb);
+    tk_kb_free(teacher);
+    tk_adapt_state_free(&s);
+    toy_free(&other);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(results_do_not_depend_on_the_number_of_threads)
+{
+    struct job j;
+    struct tk_adapt_state s[2] = {{0}};
+    struct tp_err e;
+    job_init(&j, true);
+    for (int i = 0; i < 2; i++) {
+        j.adapt.run.threads = 1 + 2 * i;
+        ck_assert_msg(tk_adapt(&j.adapt, &s[i], &e) == 0, "%s", e.detail);
+    }
+    const size_t bytes = s[0].ac->n * sizeof(float);
+    ck_assert_mem_eq(s[0].ac->w, s[1].ac->w, bytes);
+    ck_assert_mem_eq(s[0].new_kb->model->w, s[1].new_kb->model->w, bytes);
+    ck_assert_mem_eq(s[0].new_kb->fisher, s[1].new_kb->fisher, bytes);
+    for (int i = 0; i < 2; i++)
+        tk_adapt_state_free(&s[i]);
+    job_free(&j);
+}
+END_TEST
+
+static int stop_after(void *arg, const struct tk_progress *p)
+{
+    int *left = arg;
+    ck_assert(p->phase[0] && p->fraction >= 0 && p->fraction <= 1);
+    return --*left < 0;
+}
+
+START_TEST(cancelling_leaves_the_state_of_the_last_phase)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    int left = 3;
+    job_init(&j, true);
+    j.adapt.run.progress = stop_after;
+    j.adapt.run.arg = &left;
+    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_CANCELLED);
+    ck_assert_int_eq(s.phase, TK_PHASE_LEARN);
+    ck_assert_ptr_null(s.ac);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+struct saver {
+    const char *dir;
+    int left; /* checkpoints until the job is killed */
+};
+
+static int save(void *arg, const struct tk_adapt_state *s)
+{
+    struct saver *k = arg;
+    struct tp_err e;
+    ck_assert_msg(tk_adapt_save(k->dir, s, &e) == 0, "%s", e.detail);
+    return --k->left == 0 ? -TP_E_INTERRUPTED : 0;
+}
+
+static int files_in(const char *dir, bool remove_them)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+    char path[512];
+    for (struct dirent *f; (f = readdir(d));) {
+        if (f->d_name[0] == '.')
+            continue;
+        n++;
+        snprintf(path, sizeof path, "%s/%s", dir, f->d_name);
+        if (remove_them)
+            unlink(path);
+    }
+    closedir(d);
+    return n;
+}
+
+START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
+{
+    struct job j;
+    struct tk_adapt_state whole = {0}, s = {0};
+    struct tp_err e;
+    char dir[] = "/tmp/adapt-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    job_init_wide(&j);
+    ck_assert_int_eq(tk_adapt_load(dir, &s, &e), 0);
+    ck_assert_msg(tk_adapt(&j.adapt, &whole, &e) == 0, "%s", e.detail);
+    for (int kills = 0;; kills++) {
+        struct saver k = {dir, 1};
+        const int loaded = tk_adapt_load(dir, &s, &e);
+        ck_assert_msg(loaded >= 0, "%s", e.detail);
+        ck_assert_int_eq(loaded, kills > 0);
+        if (s.phase == TK_PHASE_DONE)
+            break;
+        ck_assert_int_eq((int)s.phase, kills); /* one phase at a time */
+        j.adapt.checkpoint = save;
+        j.adapt.checkpoint_arg = &k;
+        ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_INTERRUPTED);
+        tk_adapt_state_free(&s);
+    }
+    const size_t bytes = whole.ac->n * sizeof(float);
+    ck_assert_mem_eq(s.ac->w, whole.ac->w, bytes);
+    ck_assert_mem_eq(s.new_kb->model->w, whole.new_kb->model->w, bytes);
+    ck_assert_mem_eq(s.new_kb->fisher, whole.new_kb->fisher, bytes);
+    ck_assert_double_eq(s.acceptance.drop, whole.acceptance.drop);
+    ck_assert_str_eq(s.verdict.reason, whole.verdict.reason);
+    ck_assert(s.activated == whole.activated && s.cl.epochs == whole.cl.epochs);
+    ck_assert_double_eq(s.ac_metrics.pairwise, whole.ac_metrics.pairwise);
+    ck_assert_int_eq(files_in(dir, true), 3); /* state.json, ac-N, kb-N: nothing is left of older states */
+    rmdir(dir);
+    tk_adapt_state_free(&s);
+    tk_adapt_state_free(&whole);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(a_state_that_is_damaged_is_refused)
+{
+    static const char *const text[] = {"",
+                                       "[]",
+                                       "{\"phase\": \"no such\"}",
+                                       "{\"phase\": \"judge\", \"ac\": null}",
+                                       "{\"phase\": \"judge\", \"ac\": \"../../etc/passwd\"}",
+                                       "{\"phase\": \"judge\", \"ac\": \"ac-1.safetensors\"}"};
+    char dir[] = "/tmp/adapt-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/state.json", dir);
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        struct tk_adapt_state s = {0};
+        struct tp_err e = {0};
+        FILE *f = fopen(path, "w");
+        fputs(text[i], f);
+        fclose(f);
+        ck_assert_int_lt(tk_adapt_load(dir, &s, &e), 0);
+        ck_assert(e.detail[0] && !s.ac && !s.new_kb);
+    }
+    files_in(dir, true);
+    rmdir(dir);
+}
+END_TEST
+
+START_TEST(inputs_that_do_not_belong_together_are_refused)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    j.adapt.kind = TP_TARGET_CPU;
+    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_UNUSABLE);
+    j.adapt.kind = TP_TARGET_GPU;
+    j.adapt.valid = j.a.valid_set;
+    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_UNUSABLE);
+    j.adapt.valid = j.b.valid_set;
+    j.adapt.train.n = 0;
+    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_NOT_ENOUGH_DATA);
+    ck_assert_ptr_null(s.ac);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+static int count_sources(void *arg, const struct tk_kb *kb, uint32_t done)
+{
+    ck_assert_ptr_nonnull(kb);
+    *(uint32_t *)arg = done;
+    return 0;
+}
+
+START_TEST(pretraining_learns_one_source_after_another_and_refuses_what_would_hurt)
+{
+    struct toy a, b, c;
+    struct tk_pretrain p;
+    struct tk_kb *kb = NULL;
+    bool refused[3] = {true, true, true};
+    uint32_t done = 0;
+    struct tp_err e;
+    const struct tm_hyper h = toy_hyper();
+    toy_init(&a, false, 1);
+    toy_init(&b, false, 2);
+    toy_init(&c, true, 3);
+    const struct tk_source s[3] = {
+        {"a", a.train_set, a.valid_set}, {"b", b.train_set, b.valid_set}, {"c", c.train_set, c.valid_set}};
+    tk_pretrain_defaults(&p);
+    p.kind = TP_TARGET_CPU;
+    p.sources = s;
+    p.n = 3;
+    p.scratch.hyper = &h;
+    p.scratch.steps = p.cl.steps = 0;
+    p.scratch.train.epochs = p.cl.train.epochs = 10;
+    p.scratch.train.lr = 4e-3;
+    p.checkpoint = count_sources;
+    p.checkpoint_arg = &done;
+    ck_assert_msg(tk_pretrain(&p, NULL, 0, refused, &kb, &e) == 0, "%s", e.detail);
+    ck_assert_uint_eq(done, 3);
+    ck_assert(!refused[0] && !refused[1] && refused[2]);
+    ck_assert_uint_eq(kb->phases, 2);
+    /* the same from the middle */
+    struct tk_kb *first = NULL, *resumed = NULL;
+    p.n = 1;
+    ck_assert_int_eq(tk_pretrain(&p, NULL, 0, NULL, &first, &e), 0);
+    p.n = 3;
+    ck_assert_int_eq(tk_pretrain(&p, first, 1, NULL, &resumed, &e), 0);
+    ck_assert_mem_eq(kb->model->w, resumed->model->w, kb->model->n * sizeof(float));
+    ck_assert_ptr_null(kb->start);
+    tk_kb_free(kb);
+    tk_kb_free(resumed);
+    toy_free(&a);
+    toy_free(&b);
+    toy_free(&c);
+}
+END_TEST
+
+START_TEST(hardware_that_resembles_nobody_may_begin_with_the_start_weights)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tk_pretrain p;
+    struct tk_kb *kb = NULL;
+    struct tk_meta_opts meta;
+    struct tp_err e;
+    const struct tm_hyper h = toy_hyper();
+    job_init(&j, false);
+    const struct tk_source source = {"a", j.a.train_set, j.a.valid_set};
+    tk_meta_defaults(&meta);
+    meta.rounds = 200;
+    meta.inner_lr = 3e-3;
+    tk_pretrain_defaults(&p);
+    p.kind = TP_TARGET_GPU;
+    p.sources = &source;
+    p.n = 1;
+    p.meta = &meta;
+    p.scratch.hyper = &h;
+    p.scratch.steps = 0;
+    p.scratch.train.epochs = 10;
+    p.scratch.train.lr = 4e-3;
+    ck_assert_msg(tk_pretrain(&p, NULL, 0, NULL, &kb, &e) == 0, "%s", e.detail);
+    ck_assert_ptr_nonnull(kb->start);
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail); /* the job's own has none */
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    ck_assert(!s.from_start);
+    const double random = s.ac_metrics.pairwise + s.ac_metrics.top1_mean;
+    tk_adapt_state_free(&s);
+    j.adapt.kb = kb;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    const double best = s.ac_metrics.pairwise + s.ac_metrics.top1_mean;
+    ck_assert_double_ge(best, random); /* whichever is better on the held-out programs */
+    ck_assert(s.from_start == (best > random));
+    tk_adapt_state_free(&s);
+    tk_kb_free(kb);
+    job_free(&j);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ckd/adapt");
+    TCase *c = tcase_create("all");
+    tcase_set_timeout(c, 240);
+    tcase_add_test(c, without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not);
+    tcase_add_test(c, related_hardware_starts_warm_and_teaches);
+    tcase_add_test(c, bad_knowledge_is_kept_out_both_ways);
+    tcase_add_test(c, the_first_hardware_founds_the_knowledge_base);
+    tcase_add_test(c, a_candidate_that_spoils_the_old_is_tried_again_and_then_dropped);
+    tcase_add_test(c, results_do_not_depend_on_the_number_of_threads);
+    tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
+    tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
+    tcase_add_test(c, a_state_that_is_damaged_is_refused);
+    tcase_add_test(c, inputs_that_do_not_belong_together_are_refused);
+    tcase_add_test(c, pretraining_learns_one_source_after_another_and_refuses_what_would_hurt);
+    tcase_add_test(c, hardware_that_resembles_nobody_may_begin_with_the_start_weights);
+    suite_add_tcase(suite, c);
+    return toy_main(srunner_create(suite));
+}
