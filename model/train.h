@@ -23,6 +23,8 @@ struct tm_train_opts {
     int tasks_per_batch;   /* 4 */
     int programs_per_task; /* 32 */
     enum tm_rank_loss rank;
+    double list_weight;    /* 0.3: of tm_loss_list(), mean over the tasks of a batch, beside the ranking loss */
+    double list_sharpness; /* 10 */
     double lr;             /* 1.4e-3, cosine to 0 over the epochs */
     double average;        /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
     double clip;           /* 1.0: norm of the data gradient */
