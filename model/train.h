@@ -46,9 +46,11 @@ struct tm_train_opts {
     int tasks_per_batch;   /* 4 */
     int programs_per_task; /* 32 */
     enum tm_rank_loss rank;
-    double lr;         /* 1.4e-3 */
-    enum tm_rate rate; /* cosine */
-    int period;        /* epochs; not looked at by the cosine */
+    double list_weight;    /* 0.3: of tm_loss_list(), mean over the tasks of a batch, beside the ranking loss */
+    double list_sharpness; /* 10 */
+    double lr;             /* 1.4e-3 */
+    enum tm_rate rate;     /* cosine */
+    int period;            /* epochs; not looked at by the cosine */
     bool warm; /* false. true: the model knows something already. Its latency bias is moved to the programs' level, not
                   reset, and its weights are validated before the first epoch, so they are what is kept when no epoch
                   ranks better */
