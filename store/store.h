@@ -124,6 +124,11 @@ int st_export(struct st_reader *r, int64_t hw, const char *task_id, int64_t afte
  * start. */
 int st_best(struct st_reader *r, int64_t hw, const char *after_task, int limit, st_record_fn fn, void *arg,
             struct tp_err *e);
+/* The measurements of a task, in order of acceptance, that were faster than all before: the nth (from 1) took
+ * `seconds`. *n = all of them, failures counted. UNKNOWN_TASK when the hardware has none of it. */
+typedef int (*st_step_fn)(void *arg, int64_t nth, double seconds);
+int st_best_so_far(struct st_reader *r, int64_t hw, const char *task_id, st_step_fn fn, void *arg, int64_t *n,
+                   struct tp_err *e);
 
 struct st_task {
     char id[TP_TASK_ID_LEN + 1];
