@@ -74,7 +74,7 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http lint check-fault check-fuzz fault soak bench fuzz install deb clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -173,15 +173,17 @@ run: ## the same, then leave the daemon running and print three curl lines
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
 	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo --keep-running
 
-check: ## set up, lint, unit tests, black-box tests, faults (short)
+check: ## set up, lint, unit tests, black-box tests, the dashboard, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-fault check-fuzz
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
 check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
 	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay $$t || exit 1; done
+check-web: $(BUILD)/tcld ## the dashboard in headless Chromium
+	$(Q)sh tests/web/check.sh $(BUILD)/tcld $(BUILD)/web
 
 check-fault: $(FAULT) $(BUILD)/fault/shim.so $(BUILD)/tcld
 	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done

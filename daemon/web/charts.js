@@ -3,6 +3,9 @@
 /* global uPlot */
 import { h, swap, empty, seconds, count, percent } from "./dom.js";
 
+// The library may come after the first page is drawn.
+const library = window.uPlot ? null : new Promise((f) => document.getElementById("uplot").addEventListener("load", f));
+
 const live = new Set(); // charts on the page, drawn anew when the colour scheme changes
 const dark = matchMedia("(prefers-color-scheme: dark)");
 dark.addEventListener("change", () => live.forEach((c) => c.draw()));
@@ -28,6 +31,10 @@ export function figure(title, note, height = 220) {
     chart.plot = null;
     const c = chart.content;
     if (!c || c.none || !el.isConnected) return;
+    if (!window.uPlot) {
+      library.then(chart.draw);
+      return;
+    }
     const opts = c.opts();
     chart.plot = new uPlot({ width: Math.max(200, Math.floor(box.clientWidth)), height, ...opts }, c.data, box);
   };
@@ -79,16 +86,22 @@ function numbers(title, rows) {
 // ---- options shared by all ----
 function axis(more) {
   const ink = colour("muted"), line = colour("grid");
-  return { stroke: ink, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 18, labelGap: 2,
+  return { stroke: ink, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 20, labelGap: 0,
     grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, ...more };
 }
 
-const base = () => ({ padding: [8, 14, 0, 0], cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true, markers: { width: 0, fill: (u, i) => u.series[i]._stroke || u.series[i].stroke() } } });
+const base = () => ({ padding: [8, 24, 0, 0], cursor: { y: false, drag: { x: false, y: false } }, legend: { live: true, markers: { width: 0, fill: (u, i) => u.series[i]._stroke || u.series[i].stroke() } } });
 
 const serie = (label, c, more) => ({ label, stroke: () => colour(c), width: 1.75, points: { show: false }, ...more });
 const tick = (f) => (u, values) => values.map((v) => (v === null ? "" : f(v)));
-// On a log axis uPlot offers every step of each decade; only the decades get a number.
-const decades = (f) => (u, values) => values.map((v) => (v !== null && Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6 ? f(v) : ""));
+// On a log axis uPlot offers every step of each decade; lines and numbers only at some.
+const leading = (v) => Number(Number(v.toPrecision(6)).toExponential().split("e")[0]);
+const at = (digits) => (u, values) => values.map((v) => (v !== null && digits.includes(leading(v)) ? v : null));
+const log = (digits, f) => ({ filter: at(digits), grid: { stroke: colour("grid"), width: 1, filter: at(digits) }, ticks: { stroke: colour("grid"), width: 1, size: 4, filter: at(digits) }, values: tick(f) });
+const short = (v) => seconds(v).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
+const times = (v) => "× " + +v.toPrecision(3);
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 // points: [{t: unix seconds, v}]
 export function throughput(unit, label, c, points, describe) {
@@ -100,9 +113,9 @@ export function throughput(unit, label, c, points, describe) {
     summary: `Now ${describe(now)} ${unit}, peak ${describe(peak)} ${unit} in the last ${Math.round(points[points.length - 1].t - points[0].t)} s.`,
     opts: () => ({
       ...base(),
-      scales: { y: { range: (u, lo, hi) => [0, Math.max(1, hi * 1.1)] } },
-      axes: [axis({}), axis({ size: 64, values: tick((v) => (v >= 1000 ? count(v / 1000) + " k" : String(+v.toPrecision(3)))) })],
-      series: [{ label: "at" }, serie(label, c, { fill: () => colour(c) + "22", value: (u, v) => (v === null ? "–" : `${describe(v)} ${unit}`) })],
+      scales: { x: { range: (u, lo, hi) => [Math.min(lo, hi - 60), hi] }, y: { range: (u, lo, hi) => [0, Math.max(1, hi * 1.1)] } },
+      axes: [axis({ size: 30, space: 90, values: (u, vs) => vs.map((v) => clock.format(v * 1000)) }), axis({ size: 56, values: tick((v) => (v >= 1000 ? count(v / 1000) + " k" : String(+v.toPrecision(3)))) })],
+      series: [{ label: "At", value: (u, v) => (v === null ? "–" : clock.format(v * 1000)) }, serie(label, c, { fill: () => colour(c) + "22", value: (u, v) => (v === null ? "–" : `${describe(v)} ${unit}`) })],
     }),
   };
 }
@@ -123,7 +136,7 @@ export function quality(items) {
     opts: () => ({
       ...base(),
       scales: { x: { time: false, range: (u, lo, hi) => [lo - 0.5, hi + 0.5] }, y: { range: [0, 1] } },
-      axes: [axis({ label: "evaluation, oldest first", incrs: [1, 2, 5, 10, 20, 50, 100], values: tick((v) => (items[v - 1] ? `m${items[v - 1].model}` : "")) }),
+      axes: [axis({ label: "evaluation, oldest first", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100], values: tick((v) => (items[v - 1] ? `m${items[v - 1].model}` : "")) }),
         axis({ size: 52, values: tick((v) => `${Math.round(v * 100)} %`) })],
       series: [{ label: "evaluation", value: (u, v) => (v === null ? "–" : `${items[v - 1].id}, model ${items[v - 1].model}`) },
         ...[["Top-1", "c1"], ["Top-5", "c3"], ["Pairwise", "c2"]].map(([l, c]) => serie(l, c, { points: { show: true, size: 6 }, value: (u, v) => percent(v) })),
@@ -154,7 +167,7 @@ export function scatter(p, perTask, name) {
     opts: () => ({
       ...base(),
       scales: { x: { time: false, distr: 3, range }, y: { distr: 3, range } },
-      axes: [axis({ label: "measured", values: decades(seconds) }), axis({ label: "predicted", size: 62, values: decades(seconds) })],
+      axes: [axis({ label: "measured", size: 30, ...log([1], short) }), axis({ label: "predicted", size: 56, ...log([1], short) })],
       series: [{ label: "Measured", value: (u, v) => seconds(v) }, dots("Held out", "c2"), dots("Trained on", "c1"),
         serie("Exact", "muted", { width: 1, value: (u, v) => "" })],
     }),
@@ -165,17 +178,17 @@ export function scatter(p, perTask, name) {
 export function bestSoFar(curves, relative) {
   curves = curves.filter((c) => c.items.length);
   if (!curves.length) return { none: "No valid measurement yet. Import a log above: each task's best latency is drawn as it fell." };
-  const at = [...new Set(curves.flatMap((c) => [...c.items.map((i) => i.measurement), c.measurements]))].sort((a, b) => a - b);
+  const steps = [...new Set(curves.flatMap((c) => [...c.items.map((i) => i.measurement), c.measurements]))].sort((a, b) => a - b);
   const scale = (c) => (relative ? c.items[c.items.length - 1].best_seconds : 1);
-  const data = [at, ...curves.map((c) => {
+  const data = [steps, ...curves.map((c) => {
     const by = new Map(c.items.map((i) => [i.measurement, i.best_seconds / scale(c)]));
     let v = null;
-    return at.map((m) => (m > c.measurements ? null : (v = by.get(m) ?? v)));
+    return steps.map((m) => (m > c.measurements ? null : (v = by.get(m) ?? v)));
   })];
   const show = relative ? (v) => (v === null ? "–" : "× " + v.toFixed(2)) : seconds;
-  const first = curves[0];
+  const first = curves[0], most = steps[steps.length - 1];
   const all = data.slice(1).flat().filter((v) => v !== null), lo = Math.min(...all), hi = Math.max(...all);
-  const log = hi / lo > 8;
+  const mark = hi / lo > 30 ? [1] : [1, 2, 5];
   return {
     id: "best-" + curves.map((c) => c.task).join("-") + relative,
     data,
@@ -185,8 +198,8 @@ export function bestSoFar(curves, relative) {
     rows: () => [["Task", "Measurement", "Best so far"], ...curves.flatMap((c) => c.items.map((i) => [c.name, count(i.measurement), seconds(i.best_seconds)]))],
     opts: () => ({
       ...base(),
-      scales: { x: { time: false }, y: log ? { distr: 3, range: (u, a, b) => [a / 1.1, b * 1.2] } : { range: (u, a, b) => [relative ? 1 : Math.max(0, a - (b - a || a) * 0.1), b + (b - a || b) * 0.1] } },
-      axes: [axis({ label: "measurements", values: tick(count) }), axis({ size: 62, values: log ? (u, vs) => vs.map((v) => (v !== null && /^[125]/.test(v.toExponential()) ? show(v) : "")) : tick(show) })],
+      scales: { x: { time: false, distr: 3, range: () => [1, Math.max(10, most)] }, y: { distr: 3, range: () => [lo / (relative ? 1.05 : 1.2), hi * 1.2] } },
+      axes: [axis({ label: "measurements", size: 30, ...log([1, 2, 5], count) }), axis({ size: 62, ...log(mark, relative ? times : short) })],
       series: [{ label: "Measurement", value: (u, v) => count(v) },
         ...curves.map((c, i) => serie(c.name, "c" + (i % 5 + 1), { paths: uPlot.paths.stepped({ align: 1 }), value: (u, v) => show(v) }))],
     }),

@@ -72,8 +72,9 @@ export function bytes(v) {
   return v + " B";
 }
 
-export function span(s) {
+export function span(s, exact) {
   if (!has(s)) return NONE;
+  if (s < 10 && exact) return s.toFixed(1) + " s";
   if (s < 60) return Math.floor(s) + " s";
   if (s < 3600) return Math.floor(s / 60) + " min";
   if (s < 48 * 3600) return Math.floor(s / 3600) + " h";

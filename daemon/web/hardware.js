@@ -14,7 +14,7 @@ const good = (m) => m.metrics?.evaluation?.held_out || m.metrics?.evaluation?.al
 
 export function hardware(name) {
   const head = h("div", {}), steps = h("div", {}), facts = h("dl", { class: "tiles" }), modelsBody = h("div", {}), tasksBody = h("div", {});
-  const qualityChart = figure("Quality", "On programs that the model was not trained on, where there are any.");
+  const qualityChart = figure("Quality", "On programs that the model was not trained on, where there are any.", 300);
   const scatterChart = figure("Predicted against measured", "Latency of programs at the newest evaluation; both axes logarithmic.", 300);
   const bestChart = figure("Best so far", "How the best latency of a task fell with each measurement.", 300);
   const pick = h("select", { id: "curve-task", onchange: () => curves() });

@@ -37,7 +37,7 @@ function progress(j) {
 
 function took(j) {
   if (!j.started) return NONE;
-  return span(((j.finished ? Date.parse(j.finished) : Date.now()) - Date.parse(j.started)) / 1000);
+  return span(((j.finished ? Date.parse(j.finished) : Date.now()) - Date.parse(j.started)) / 1000, Boolean(j.finished));
 }
 
 export function jobsView({ hardware, limit = 10, onEnd }) {
@@ -63,14 +63,14 @@ export function jobsView({ hardware, limit = 10, onEnd }) {
     { label: "Result", wide: true, cell: (j) => outcome(j) || NONE },
     { label: "Took", num: true, cell: took },
     { label: "Asked", num: true, cell: (j) => time(j.created, " ago") },
-    { label: "Action", cell: (j) => (over(j) ? "" : h("button", { type: "button", key: `cancel-${j.id}`, "aria-label": `Cancel job ${j.id}`, onclick: () => cancel(j) }, "Cancel")) },
   ].filter(Boolean);
+  const withAction = [...columns, { label: "Action", cell: (j) => (over(j) ? "" : h("button", { type: "button", key: `cancel-${j.id}`, "aria-label": `Cancel job ${j.id}`, onclick: () => cancel(j) }, "Cancel")) }];
 
   function draw() {
     const rows = [...known.values()].sort((a, b) => b.id - a.id).slice(0, limit);
     const running = rows.some((j) => !over(j));
     swap(body, [rows, running ? Math.floor(Date.now() / 1000) : 0], () => rows.length
-      ? table(hardware ? `Jobs of ${hardware}` : "Jobs, newest first", columns, rows, (j) => j.id)
+      ? table(hardware ? `Jobs of ${hardware}` : "Jobs, newest first", running ? withAction : columns, rows, (j) => j.id)
       : empty(hardware ? "No job yet. Retrain starts one." : "No job yet. Open a hardware and press Retrain; progress appears here."));
   }
 

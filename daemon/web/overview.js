@@ -37,11 +37,12 @@ export function drift(model) {
 }
 export const points = (v) => (v === null || v === undefined ? NONE : `${v < 0 ? "−" : "+"}${Math.abs(100 * v).toFixed(1)}`);
 
-// The hardware with its counts and the model that answers for it.
-export async function details(name) {
+// The hardware with its counts and the model that answers for it; active: its own, when that is known already.
+export async function details(name, active) {
+  const early = active ? get(`v1/models/${active}`).catch(() => null) : null;
   const d = await get(hw(name));
   const id = d.active_model ?? d.kb_model;
-  return { ...d, model: id ? await get(`v1/models/${id}`) : null };
+  return { ...d, model: id ? (id === active && (await early)) || (await get(`v1/models/${id}`)) : null };
 }
 
 const COLUMNS = [
@@ -158,7 +159,7 @@ export function overview(go) {
     const [page] = await Promise.all([list("v1/hardware", 100), jobs.refresh()]);
     names = page.items.map((x) => x.name);
     if (names.join() !== known.map((x) => x.name).join()) draw(page.items, page.more);
-    known = await Promise.all(page.items.map((x) => details(x.name).catch(() => x)));
+    known = await Promise.all(page.items.map((x) => details(x.name, x.active_model).catch(() => x)));
     draw(known, page.more);
     performance.getEntriesByName("ready").length || performance.mark("ready");
     await transferNow();
