@@ -1,10 +1,9 @@
 // Which page is shown, when it is refreshed, and what the top line says.
 import { get, text, hasToken, onDenied } from "./api.js";
 import { h, keepTime, toast } from "./dom.js";
-import { askToken } from "./dialogs.js";
 import { overview } from "./overview.js";
-import { hardware } from "./hardware.js";
 
+const askToken = async (e) => (await import("./dialogs.js")).askToken(e);
 const REFRESH_MS = 5000;
 const main = document.getElementById("main"), health = document.getElementById("health"), tokenButton = document.getElementById("token");
 let page = null, busy = false, timer = 0;
@@ -81,9 +80,11 @@ async function refresh() {
 
 const go = (hash) => { location.hash = hash; };
 
-function route() {
+async function route() {
   const m = /^#\/hardware\/([a-z0-9][a-z0-9._-]*)$/.exec(location.hash);
   if (location.hash === "#main") return;
+  const asked = location.hash, hardware = m && (await import("./hardware.js")).hardware;
+  if (asked !== location.hash) return; // gone on meanwhile
   const first = page === null;
   page?.gone();
   page = m ? hardware(m[1]) : overview(go);

@@ -99,6 +99,8 @@ const leading = (v) => Number(Number(v.toPrecision(6)).toExponential().split("e"
 const at = (digits) => (u, values) => values.map((v) => (v !== null && digits.includes(leading(v)) ? v : null));
 const log = (digits, f) => ({ filter: at(digits), grid: { stroke: colour("grid"), width: 1, filter: at(digits) }, ticks: { stroke: colour("grid"), width: 1, size: 4, filter: at(digits) }, values: tick(f) });
 const short = (v) => seconds(v).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
+// Splits of a log axis count from its lower end, which therefore has one digit.
+const down = (v) => Number(`${Math.floor(v / 10 ** Math.floor(Math.log10(v)) + 1e-9)}e${Math.floor(Math.log10(v))}`);
 const times = (v) => "× " + +v.toPrecision(3);
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -198,7 +200,7 @@ export function bestSoFar(curves, relative) {
     rows: () => [["Task", "Measurement", "Best so far"], ...curves.flatMap((c) => c.items.map((i) => [c.name, count(i.measurement), seconds(i.best_seconds)]))],
     opts: () => ({
       ...base(),
-      scales: { x: { time: false, distr: 3, range: () => [1, Math.max(10, most)] }, y: { distr: 3, range: () => [lo / (relative ? 1.05 : 1.2), hi * 1.2] } },
+      scales: { x: { time: false, distr: 3, range: () => [1, Math.max(10, most)] }, y: { distr: 3, range: () => [down(lo / 1.05), hi * 1.2] } },
       axes: [axis({ label: "measurements", size: 30, ...log([1, 2, 5], count) }), axis({ size: 62, ...log(mark, relative ? times : short) })],
       series: [{ label: "Measurement", value: (u, v) => count(v) },
         ...curves.map((c, i) => serie(c.name, "c" + (i % 5 + 1), { paths: uPlot.paths.stepped({ align: 1 }), value: (u, v) => show(v) }))],

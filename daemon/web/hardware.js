@@ -4,11 +4,11 @@ import { h, swap, table, time, count, share, factor, seconds, workload, toast, e
 import { figure, quality, scatter, bestSoFar } from "./charts.js";
 import { jobsView } from "./jobs.js";
 import { uploadForm } from "./upload.js";
-import { editHardware, retrain, select } from "./dialogs.js";
 import { details, drift, points } from "./overview.js";
 
 const CURVES = 5; // of the tasks with most measurements
 const TASKS = 300;
+const dialogs = () => import("./dialogs.js");
 
 const good = (m) => m.metrics?.evaluation?.held_out || m.metrics?.evaluation?.all || m.metrics?.challenger || {};
 
@@ -18,7 +18,8 @@ export function hardware(name) {
   const scatterChart = figure("Predicted against measured", "Latency of programs at the newest evaluation; both axes logarithmic.", 300);
   const bestChart = figure("Best so far", "How the best latency of a task fell with each measurement.", 300);
   const pick = h("select", { id: "curve-task", onchange: () => curves() });
-  bestChart.el.insertBefore(h("div", { class: "row" }, h("label", { for: "curve-task" }, "Tasks"), pick), bestChart.box);
+  const picker = h("div", { class: "row" }, h("label", { for: "curve-task" }, "Tasks"), pick);
+  bestChart.el.insertBefore(picker, bestChart.box);
   const jobs = jobsView({ hardware: name, limit: 8, onEnd: () => refresh() });
   let now = null, tasks = [], scattered = 0, drawn = "";
 
@@ -42,12 +43,12 @@ export function hardware(name) {
     }
   };
   const others = async () => (await list("v1/hardware")).items.map((x) => x.name).filter((n) => n !== name);
-  const askRetrain = doing("Retrain", async () => retrain(name, await others()));
+  const askRetrain = doing("Retrain", async () => (await dialogs()).retrain(name, await others()));
   const askEvaluate = doing("Evaluate", async () => {
     const j = await act("POST", hw(name, "/evaluate"), {});
     toast(`Job ${j.id} (evaluate) is ${j.state}.`);
   });
-  const askSelect = doing("Choose", () => select(name, count(now.counts.candidates.pooled)));
+  const askSelect = doing("Choose", async () => (await dialogs()).select(name, count(now.counts.candidates.pooled)));
   const activate = (id, what) => doing(what, async () => {
     await act("POST", hw(name, "/activate"), { model: id });
     toast(`${what}: model ${id} answers for ${name} now.`);
@@ -59,7 +60,7 @@ export function hardware(name) {
     swap(head, [now.target, now.family, now.kind, ready, now.model?.id, now.counts.candidates.pooled > 0], () => h("div", { class: "head" },
       h("div", {}, h("h1", {}, name), h("p", { class: "sub" }, `${now.kind}, family ${now.family}, `, h("code", {}, now.target))),
       h("div", { class: "buttons" },
-        button("Change…", "change", doing("Change", () => editHardware(now))),
+        button("Change…", "change", doing("Change", async () => (await dialogs()).editHardware(now))),
         now.counts.candidates.pooled > 0 && button("Choose what to measure…", "select", askSelect),
         now.model && button("Evaluate", "evaluate", askEvaluate),
         button("Retrain…", "retrain", askRetrain, { class: ready ? "primary" : null }))));
@@ -81,8 +82,8 @@ export function hardware(name) {
       tile("Measurements", count(c.measurements), `${count(c.failures)} failed`),
       tile("Programs", count(c.programs), `in ${count(c.tasks)} tasks`),
       tile("Model", now.model ? String(now.model.id) : "none", now.model ? (now.model.role === "kb" ? "of the family" : time(now.model.created, " old")) : null),
-      tile("New since model", count(now.staleness), "measurements"),
-      tile("Drift", points(drift(now.model)), "points of pairwise"),
+      tile("New since model", count(now.staleness), now.staleness !== null && "measurements"),
+      tile("Drift", points(drift(now.model)), drift(now.model) !== null && "points of pairwise"),
       tile("Queue", count(q.selected + q.leased), `${count(q.pooled)} pooled, ${count(q.leased)} leased`),
     ]);
   }
@@ -121,6 +122,7 @@ export function hardware(name) {
     swap(tasksBody, tasks, () => tasks.length
       ? h("details", { key: "tasks" }, h("summary", {}, `${count(tasks.length)}${more ? " and more" : ""} tasks, most measured first`), table(`Tasks of ${name}`, columns, tasks, (t) => t.task))
       : empty("No task yet: tasks come with the first measurements."));
+    picker.hidden = !tasks.length;
     const chosen = pick.value;
     pick.replaceChildren(h("option", { value: "" }, `the ${Math.min(CURVES, tasks.length)} most measured, relative to their best`),
       ...tasks.slice(0, 100).map((t) => h("option", { value: t.task }, workload(t.workload_key))));

@@ -3,7 +3,6 @@ import { get, hw, list, metrics } from "./api.js";
 import { h, swap, table, time, count, rate, seconds, bytes, span, share, empty, NONE } from "./dom.js";
 import { figure, throughput } from "./charts.js";
 import { jobsView } from "./jobs.js";
-import { editHardware } from "./dialogs.js";
 
 const SAMPLE_MS = 2000, KEPT = 150; // five minutes
 const MATRIX_MAX = 16;
@@ -103,7 +102,7 @@ export function overview(go) {
     h("section", { class: "card", "aria-labelledby": "transfer-title" }, h("h2", { id: "transfer-title" }, "Transfer between hardware"), transferBody)];
 
   async function add() {
-    const name = await editHardware(null);
+    const name = await (await import("./dialogs.js")).editHardware(null);
     if (name) go(`#/hardware/${name}`);
   }
 

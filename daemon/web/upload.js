@@ -39,9 +39,10 @@ async function* parts(file) {
   }));
   if (await isGzip(file)) stream = stream.pipeThrough(new DecompressionStream("gzip"));
   const reader = stream.getReader();
+  const next = () => reader.read().catch(() => { throw new Error(`${file.name} cannot be read to its end; if it is several gzip files in one, unpack it first`); });
   let held = [], size = 0, line = 0;
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await next();
     if (value) {
       held.push(value);
       size += value.length;

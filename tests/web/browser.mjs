@@ -12,6 +12,7 @@ const { chromium } = need("playwright-core");
 const AXE = readFileSync(need.resolve("axe-core/axe.min.js"), "utf8");
 const DEMO = new URL("../data/demo/", import.meta.url).pathname;
 
+export const batch = new URL("../data/batches/matmul_512.call1.json.gz", import.meta.url).pathname;
 export const demo = () => readdirSync(DEMO).filter((f) => f.endsWith(".json")).sort().map((f) => join(DEMO, f));
 
 export class Daemon {

@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { join } from "node:path";
-import { Daemon, axe, demo, launch, open, ready, shot } from "./browser.mjs";
+import { Daemon, axe, batch, demo, launch, open, ready, shot } from "./browser.mjs";
 
 const HW = "host-avx512", PHONE = { width: 390, height: 844 };
 let daemon, browser;
@@ -100,7 +100,32 @@ test("an empty server says what to do, and a newcomer gets from there to a rolle
   await page.getByRole("button", { name: "Evaluate" }).click();
   await page.getByRole("img", { name: /Predicted against measured\. [\d,]+ programs/ }).waitFor({ timeout: 60000 });
   assert.equal(await page.getByText("Next steps").count(), 0, "all steps are done");
+
+  // what to measure next
+  await page.getByLabel("They hold").selectOption("candidates");
+  await page.getByLabel("Log files").setInputFiles(batch);
+  await page.getByRole("button", { name: "Import" }).click();
+  await page.getByRole("button", { name: "Choose what to measure…" }).click();
+  assert.deepEqual(await axe(page), []);
+  await page.getByRole("dialog").getByRole("button", { name: "Choose" }).click();
+  await say(page, /\d+ of [\d,]+ candidates chosen \(rdu\)/);
+  assert.ok((await api(`/v1/hardware/${HW}`)).counts.candidates.selected > 100);
   await clean(page);
+});
+
+test("the policy forbids what is not a file of the daemon, and these tests would notice", { timeout: 30000 }, async () => {
+  const page = await open(browser);
+  await page.goto(daemon.url);
+  await ready(page);
+  await page.evaluate(() => {
+    const style = document.createElement("style");
+    style.textContent = "body { color: red }";
+    document.head.append(style);
+  });
+  await page.waitForTimeout(200);
+  assert.match(page.wrong.join(), /policy: style-src/);
+  await assert.rejects(page.evaluate(() => { document.body.innerHTML = "<b>text</b>"; }), /TrustedHTML/);
+  await page.context().close();
 });
 
 test("both pages are free of serious findings in light, dark and at phone width, and nothing is cut off", { timeout: 120000 }, async () => {
@@ -155,6 +180,7 @@ test("keyboard: skip link, focus kept by a dialog and given back", { timeout: 60
   const button = page.getByRole("button", { name: "Register hardware…" });
   await button.focus();
   await page.keyboard.press("Enter");
+  await page.getByRole("dialog").waitFor();
   for (let i = 0; i < 12; i++) {
     await page.keyboard.press("Tab");
     assert.ok(await page.evaluate(() => document.activeElement === document.body || document.activeElement.closest("dialog") !== null), "focus stays in the dialog");
