@@ -5,7 +5,8 @@ import { overview } from "./overview.js";
 
 const askToken = async (e) => (await import("./dialogs.js")).askToken(e);
 const REFRESH_MS = 5000;
-const main = document.getElementById("main"), health = document.getElementById("health"), tokenButton = document.getElementById("token");
+const main = document.getElementById("main"), health = document.getElementById("health"), tokenButton = document.getElementById("token"),
+  version = document.getElementById("version");
 let page = null, busy = false, timer = 0;
 
 onDenied(async (error) => {
@@ -73,6 +74,10 @@ async function refresh() {
   } else {
     return refresh();
   }
+  if (!wrong && !version.textContent) {
+    const v = await get("v1").catch(() => null);
+    if (v) version.textContent = `tcld ${v.version}, features ${v.features_version}, ${v.build}`;
+  }
   keepTime();
   clearTimeout(timer);
   timer = setTimeout(refresh, document.hidden ? 6 * REFRESH_MS : REFRESH_MS);
@@ -105,4 +110,3 @@ addEventListener("unhandledrejection", (e) => {
   toast(String(e.reason?.message || e.reason), true);
 });
 route();
-get("v1").then((v) => { document.getElementById("version").textContent = `tcld ${v.version}, features ${v.features_version}, ${v.build}`; }).catch(() => {});

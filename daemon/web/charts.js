@@ -107,7 +107,7 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 
 // points: [{t: unix seconds, v}]
 export function throughput(unit, label, c, points, describe) {
-  if (points.length < 2) return { none: "Collecting… two samples are needed." };
+  if (points.length < 2) return { none: "Collecting: a rate needs a few seconds." };
   const values = points.map((p) => p.v), now = values[values.length - 1], peak = Math.max(...values);
   return {
     id: label,

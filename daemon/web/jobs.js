@@ -49,7 +49,6 @@ export function jobsView({ hardware, limit = 10, onEnd }) {
   async function cancel(j) {
     try {
       await act("DELETE", `v1/jobs/${j.id}`);
-      toast(`Job ${j.id} is being cancelled.`);
     } catch (e) {
       toast(`Job ${j.id} cannot be cancelled: ${e.message}.`, true);
     }

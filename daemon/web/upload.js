@@ -112,7 +112,6 @@ export function uploadForm(name, onDone) {
         before += f.size;
       }
       tell(chosen.length === 1 ? chosen[0].name : `${chosen.length} files`);
-      toast(`Import ended: ${count(sum.accepted)} accepted.`);
       form.reset();
     } catch (e) {
       tell("Stopped");

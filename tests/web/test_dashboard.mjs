@@ -140,6 +140,16 @@ test("both pages are free of serious findings in light, dark and at phone width,
       const [inner, outer] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(inner <= outer, `${what}, ${name}: ${inner} px of content in ${outer} px`);
       await shot(page, `${what}-${name}`);
+      for (const label of name.startsWith("phone") ? { overview: ["Register hardware…"], hardware: ["Change…", "Retrain…"] }[what] : []) {
+        await page.getByRole("button", { name: label }).click();
+        const dialog = page.getByRole("dialog");
+        await dialog.locator("summary").click();
+        const cut = await dialog.evaluate((d) => [...d.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > innerWidth).length);
+        assert.equal(cut, 0, `${label}, ${name}: parts of the dialog are beyond the edge`);
+        assert.deepEqual(await axe(page), [], `${label}, ${name}`);
+        await shot(page, `${label.split(/\W/)[0].toLowerCase()}-${name}`);
+        await page.keyboard.press("Escape");
+      }
       await clean(page);
     }
 });
