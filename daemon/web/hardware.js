@@ -4,7 +4,7 @@ import { h, swap, table, time, count, share, factor, seconds, workload, toast, e
 import { figure, quality, scatter, bestSoFar } from "./charts.js";
 import { jobsView } from "./jobs.js";
 import { uploadForm } from "./upload.js";
-import { details, drift, points } from "./overview.js";
+import { details, drift } from "./overview.js";
 
 const CURVES = 5; // of the tasks with most measurements
 const TASKS = 300;
@@ -78,12 +78,12 @@ export function hardware(name) {
   function drawFacts() {
     const c = now.counts, q = c.candidates;
     const tile = (label, value, sub) => h("div", {}, h("dt", {}, label), h("dd", {}, value, sub && h("span", { class: "sub" }, " ", sub)));
-    swap(facts, [c, now.model, now.staleness], () => [
+    swap(facts, [c, now.model, now.staleness, now.drift], () => [
       tile("Measurements", count(c.measurements), `${count(c.failures)} failed`),
       tile("Programs", count(c.programs), `in ${count(c.tasks)} tasks`),
       tile("Model", now.model ? String(now.model.id) : "none", now.model ? (now.model.role === "kb" ? "of the family" : time(now.model.created, " old")) : null),
       tile("New since model", count(now.staleness), now.staleness !== null && "measurements"),
-      tile("Drift", points(drift(now.model)), drift(now.model) !== null && "points of pairwise"),
+      tile("Drift", ...drift(now)),
       tile("Queue", count(q.selected + q.leased), `${count(q.pooled)} pooled, ${count(q.leased)} leased`),
     ]);
   }

@@ -29,12 +29,15 @@ const rates = (key) => history.slice(1).map((s, i) => ({ t: s.t, v: Math.max(0, 
 // What the hardware's model answers with, and how good that was.
 const figures = (model) => model?.metrics?.evaluation?.held_out || model?.metrics?.evaluation?.all || model?.metrics?.challenger || null;
 
-// Points of pairwise accuracy that the newest evaluation differs from the one at training; on held-out programs both.
-export function drift(model) {
-  const then = model?.metrics?.challenger?.pairwise, now = model?.metrics?.evaluation;
-  return now?.source === "evaluate" && now.held_out && then !== undefined ? now.held_out.pairwise - then : null;
+// [figure, unit]. The server's running comparison of what comes in: its error over that of the first measurements which
+// the model was asked about. Where there is none: points of pairwise accuracy that the newest evaluation differs from
+// the one at training, on held-out programs both.
+export function drift(x) {
+  if (x.drift) return Number.isFinite(x.drift.ratio) ? [`× ${x.drift.ratio.toFixed(2)}`, "latency error"] : [NONE, "too few yet"];
+  const then = x.model?.metrics?.challenger?.pairwise, now = x.model?.metrics?.evaluation;
+  return now?.source === "evaluate" && now.held_out && then !== undefined ? [points(now.held_out.pairwise - then), "points of pairwise"] : [NONE, null];
 }
-export const points = (v) => (v === null || v === undefined ? NONE : `${v < 0 ? "−" : "+"}${Math.abs(100 * v).toFixed(1)}`);
+const points = (v) => (v === null || v === undefined ? NONE : `${v < 0 ? "−" : "+"}${Math.abs(100 * v).toFixed(1)}`);
 
 // The hardware with its counts and the model that answers for it; active: its own, when that is known already.
 export async function details(name, active) {
@@ -52,7 +55,10 @@ const COLUMNS = [
   { label: "Model", num: true, cell: (x) => (x.model ? [String(x.model.id), h("div", { class: "sub" }, x.model.role === "kb" ? "knowledge base" : "its own")] : h("span", { class: "sub" }, "none")) },
   { label: "Model age", num: true, cell: (x) => time(x.model?.created) },
   { label: "Top-1", unit: "%", num: true, cell: (x) => share(figures(x.model)?.top1_mean) },
-  { label: "Drift", unit: "points", num: true, cell: (x) => points(drift(x.model)) },
+  { label: "Drift", num: true, cell: (x) => {
+    const [figure, unit] = drift(x);
+    return [figure, unit && h("div", { class: "sub" }, unit)];
+  } },
   { label: "New since model", num: true, cell: (x) => count(x.staleness) },
   { label: "Queue", num: true, cell: (x) => {
     const c = x.counts?.candidates;
@@ -75,8 +81,8 @@ function matrix(names, rows) {
     if (to === from) return h("td", { class: "num same" }, "·");
     const i = rows.get(to)?.get(from);
     if (!i) return h("td", { class: "num" }, NONE);
-    const level = Math.max(0, Math.min(4, Math.floor(5 * i.similarity)));
-    return h("td", { class: `num level${level}`, title: i.reason }, i.similarity.toFixed(2), i.recommended && h("span", {}, " ✓", h("span", { class: "sr" }, " recommended")),
+    const level = Math.max(0, Math.min(4, Math.floor(5 * (i.similarity ?? 0))));
+    return h("td", { class: `num level${level}`, title: i.reason }, i.similarity?.toFixed(2) ?? NONE, i.recommended && h("span", {}, " ✓", h("span", { class: "sr" }, " recommended")),
       i.measured_transfer_gain !== null && h("div", { class: "sub" }, `${points(i.measured_transfer_gain)} points`));
   };
   return [h("div", { class: "scroll plain", tabindex: "0", role: "region", "aria-label": "Transfer matrix" }, h("table", {}, h("caption", { class: "sr" }, "Similarity of hardware, rows learn from columns"),
@@ -92,7 +98,10 @@ export function overview(go) {
   const hardwareBody = h("div", {});
   const register = h("button", { type: "button", class: "primary", key: "register", onclick: add }, "Register hardware…");
   const transferBody = h("div", {});
-  const jobs = jobsView({ limit: 10, onEnd: () => refresh() });
+  const jobs = jobsView({ limit: 10, onEnd: () => {
+    transfer = null; // a job may have measured one
+    refresh();
+  } });
   let known = [], names = [], transfer = null, timer = 0, stopped = false;
 
   const el = [h("h1", { class: "sr" }, "Overview"),

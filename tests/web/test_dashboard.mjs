@@ -252,9 +252,14 @@ test("what hardware learns from hardware is a matrix where the server offers it"
     const other = route.request().url().includes("xeon") ? HW : "xeon-8272";
     route.fulfill({ json: { items: [{ hardware: other, similarity: 0.82, measured_transfer_gain: other === HW ? 0.031 : null, recommended: other === HW, reason: "probe concordance" }] } });
   });
+  await page.route(`**/v1/hardware/${HW}`, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), drift: { model: 2, programs: 300, error_ln: 0.3, bias_ln: 0.1, base_ln: 0.2, ratio: 1.5 } } });
+  });
   await page.goto(daemon.url);
   const cell = page.getByRole("region", { name: "Transfer matrix" }).getByRole("row", { name: /^xeon-8272/ });
   await cell.waitFor();
+  await say(page, "× 1.50");
   assert.match(await cell.textContent(), /0\.82 ✓ recommended\+3\.1 points/);
   assert.deepEqual(await axe(page), []);
   await shot(page, "transfer");
