@@ -98,7 +98,7 @@ const tick = (f) => (u, values) => values.map((v) => (v === null ? "" : f(v)));
 const leading = (v) => Number(Number(v.toPrecision(6)).toExponential().split("e")[0]);
 const at = (digits) => (u, values) => values.map((v) => (v !== null && digits.includes(leading(v)) ? v : null));
 const log = (digits, f) => ({ filter: at(digits), grid: { stroke: colour("grid"), width: 1, filter: at(digits) }, ticks: { stroke: colour("grid"), width: 1, size: 4, filter: at(digits) }, values: tick(f) });
-const short = (v) => seconds(v).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
+const short = (v) => seconds(v).replace(/\.0+(?=\s)/, "").replace(/(\.\d*[1-9])0+(?=\s)/, "$1");
 // Splits of a log axis count from its lower end, which therefore has one digit.
 const down = (v) => Number(`${Math.floor(v / 10 ** Math.floor(Math.log10(v)) + 1e-9)}e${Math.floor(Math.log10(v))}`);
 const times = (v) => "× " + +v.toPrecision(3);
@@ -140,7 +140,7 @@ export function quality(items) {
       scales: { x: { time: false, range: (u, lo, hi) => [lo - 0.5, hi + 0.5] }, y: { range: [0, 1] } },
       axes: [axis({ label: "evaluation, oldest first", size: 30, incrs: [1, 2, 5, 10, 20, 50, 100], values: tick((v) => (items[v - 1] ? `m${items[v - 1].model}` : "")) }),
         axis({ size: 52, values: tick((v) => `${Math.round(v * 100)} %`) })],
-      series: [{ label: "evaluation", value: (u, v) => (v === null ? "–" : `${items[v - 1].id}, model ${items[v - 1].model}`) },
+      series: [{ label: "Evaluation", value: (u, v) => (v === null ? "–" : `${items[v - 1].id}, model ${items[v - 1].model}`) },
         ...[["Top-1", "c1"], ["Top-5", "c3"], ["Pairwise", "c2"]].map(([l, c]) => serie(l, c, { points: { show: true, size: 6 }, value: (u, v) => percent(v) })),
         serie("Random top-1", "muted", { dash: [4, 4], width: 1, value: (u, v) => percent(v) })],
     }),

@@ -47,6 +47,7 @@ export function table(caption, columns, rows, key) {
 
 // ---- numbers ----
 export const NONE = "–";
+const NB = "\u00a0"; // between a number and its unit
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, minimumSignificantDigits: 3 });
 const has = (v) => v !== null && v !== undefined && Number.isFinite(v);
@@ -54,31 +55,31 @@ const has = (v) => v !== null && v !== undefined && Number.isFinite(v);
 export const count = (v) => (has(v) ? whole.format(v) : NONE);
 export const rate = (v) => (!has(v) ? NONE : v >= 1000 ? whole.format(v) : v === 0 ? "0" : v < 0.01 ? "<0.01" : three.format(v));
 export const share = (v) => (has(v) ? (100 * v).toFixed(1) : NONE);
-export const percent = (v) => (has(v) ? share(v) + " %" : NONE);
-export const factor = (ln) => (has(ln) ? "× " + Math.exp(ln).toFixed(2) : NONE);
+export const percent = (v) => (has(v) ? share(v) + NB + "%" : NONE);
+export const factor = (ln) => (has(ln) ? "×" + NB + Math.exp(ln).toFixed(2) : NONE);
 
 export function seconds(v) {
   if (!has(v)) return NONE;
-  if (v === 0) return "0 s";
+  if (v === 0) return "0" + NB + "s";
   for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]])
-    if (v >= size * 0.9995) return three.format(v / size) + " " + unit;
-  return three.format(v / 1e-9) + " ns";
+    if (v >= size * 0.9995) return three.format(v / size) + NB + unit;
+  return three.format(v / 1e-9) + NB + "ns";
 }
 
 export function bytes(v) {
   if (!has(v)) return NONE;
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])
-    if (v >= size) return three.format(v / size) + " " + unit;
-  return v + " B";
+    if (v >= size) return three.format(v / size) + NB + unit;
+  return v + NB + "B";
 }
 
 export function span(s, exact) {
   if (!has(s)) return NONE;
-  if (s < 10 && exact) return s.toFixed(1) + " s";
-  if (s < 60) return Math.floor(s) + " s";
-  if (s < 3600) return Math.floor(s / 60) + " min";
-  if (s < 48 * 3600) return Math.floor(s / 3600) + " h";
-  return Math.floor(s / 86400) + " d";
+  if (s < 10 && exact) return s.toFixed(1) + NB + "s";
+  if (s < 60) return Math.floor(s) + NB + "s";
+  if (s < 3600) return Math.floor(s / 60) + NB + "min";
+  if (s < 48 * 3600) return Math.floor(s / 3600) + NB + "h";
+  return Math.floor(s / 86400) + NB + "d";
 }
 
 const age = (iso) => span(Math.max(0, (Date.now() - Date.parse(iso)) / 1000));
@@ -96,14 +97,16 @@ export function keepTime() {
   }
 }
 
-// ["tc_conv2d_nhwc", 1, 14] -> "tc_conv2d_nhwc 1, 14"; hashes of workloads stay as they are.
+// ["tc_conv2d_nhwc", 1, 14] -> "tc_conv2d_nhwc 1, 14"; hashes of workloads stay as they are. A long one is cut.
 export function workload(key) {
+  let text = String(key);
   try {
     const [name, ...args] = JSON.parse(key);
-    return args.length ? `${name} ${JSON.stringify(args).slice(1, -1).replaceAll(",", ", ")}` : String(name);
+    text = args.length ? `${name} ${JSON.stringify(args).slice(1, -1).replaceAll(",", ", ")}` : String(name);
   } catch {
-    return String(key);
+    // not JSON: as it is
   }
+  return text.length > 120 ? text.slice(0, 119) + "…" : text;
 }
 
 // ---- messages ----
