@@ -154,7 +154,7 @@ START_TEST(the_role_of_each_route_is_the_contracts)
             want = NONE;
         else if (strstr(r->path, "/weights"))
             want = OPERATE;
-        else if ((get && (strstr(r->path, "/measurements") || strstr(r->path, "/best"))) ||
+        else if ((get && (strstr(r->path, "/measurements") || !strcmp(strrchr(r->path, '/'), "/best"))) ||
                  (!get &&
                   (strstr(r->path, "/measurements") || strstr(r->path, "/candidates") || strstr(r->path, "/leases"))))
             want = MEASURE;

@@ -1,6 +1,6 @@
 // What the dashboard's tests share: a tcld of their own, and pages of a headless Chromium in which every console error,
 // every page error and every break of the content security policy is kept.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createRequire } from "node:module";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,10 +19,15 @@ export class Daemon {
   constructor() {
     this.dir = mkdtempSync(join(tmpdir(), "tcld-web-"));
   }
-  async start(port = 0) {
+  // A fresh token of a role, kept in this.tokens as its hash.
+  token(role) {
+    this.tokens = join(this.dir, "tokens");
+    return execFileSync(process.env.TCLD, [`--new-token=${role}`, `--token-name=web-${role}`, `--tokens-file=${this.tokens}`], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+  }
+  async start(port = 0, more = []) {
     const file = join(this.dir, "port");
     rmSync(file, { force: true });
-    this.child = spawn(process.env.TCLD, [`--state-dir=${this.dir}/state`, `--listen=127.0.0.1:${port}`, `--port-file=${file}`], { stdio: ["ignore", "ignore", "pipe"] });
+    this.child = spawn(process.env.TCLD, [`--state-dir=${this.dir}/state`, `--listen=127.0.0.1:${port}`, `--port-file=${file}`, ...more], { stdio: ["ignore", "ignore", "pipe"] });
     this.log = "";
     this.child.stderr.on("data", (d) => { this.log += d; });
     for (let i = 0; i < 400 && !existsSync(file); i++) {
