@@ -106,12 +106,10 @@ $(BUILD)/obj/model/%.$(1).o: model/%.c Makefile
 	$(Q)$(CC) $$(ALL_CFLAGS) $$(SIMD_FLAGS_$(1)) -DTM_SIMD=$(1) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach s,$(SIMD),$(eval $(call simd_rules,$(s))))
-WEB := $(sort $(filter-out %.sh,$(wildcard daemon/web/*.*)))
 $(BUILD)/obj/daemon/h_web.o: $(BUILD)/gen/web_files.inc
-$(BUILD)/gen/web_files.inc: $(WEB) daemon/web/embed.sh
-	@mkdir -p $(@D)
+$(BUILD)/gen/web_files.inc: $(sort $(wildcard daemon/web/*.*))
 	$(call say,EMBED,daemon/web)
-	$(Q)sh daemon/web/embed.sh $(WEB) >$@.tmp && mv $@.tmp $@
+	$(Q)mkdir -p $(@D) && sh daemon/web/embed.sh $(filter-out %.sh,$^) >$@.tmp && mv $@.tmp $@
 # training and selection are hot paths of jobs
 $(BUILD)/obj/model/real_%.o $(BUILD)/obj/sampler/%.o: OPT := -O3 -g
 
