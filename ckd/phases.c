@@ -34,6 +34,7 @@ void tk_cl_defaults(struct tk_learn_opts *o)
     train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
     o->train.lr = 3e-4;
+    o->train.keep_last = true; /* a tenth of the data holds out too little to choose an epoch by */
     o->train.rate = TM_RATE_RESTARTS;
     o->train.period = CL_PERIOD;
 }

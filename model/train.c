@@ -258,7 +258,7 @@ static int train_epoch(struct trainer *t, struct tp_err *e)
     return 0;
 }
 
-/* Keep these weights if no earlier epoch ranked better. */
+/* Keep these weights if no earlier epoch ranked better, or in any case. */
 static int validate(struct trainer *t, struct tp_err *e)
 {
     struct tm_metrics m;
@@ -270,7 +270,7 @@ static int validate(struct trainer *t, struct tp_err *e)
         t->hook.valid(t->hook.arg, t->valid.score);
     t->at.valid_top1 = m.top1_mean;
     t->at.valid_pairwise = m.pairwise;
-    if (!(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
+    if (t->o->keep_last || !(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
         t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
         memcpy(t->best_w, t->mean_w, t->p.n * sizeof *t->w);
     }
