@@ -235,7 +235,7 @@ install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/proto $(addprefix proto/,tclfeat.h record.h target.h buf.h err.h errors.def steps.def)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/tcld.8
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/grafana-dashboard.json config/prometheus-alerts.yml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/tokens.example config/grafana-dashboard.json config/prometheus-alerts.yml
 	install -D -m 644 config/tcld.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tcld
 	install -D -m 644 systemd/tcld.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/tcld.conf
 	install -D -m 644 systemd/tcld.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/tcld.conf

@@ -206,7 +206,8 @@ static unsigned connection_limit(const struct td_server *s, bool health, unsigne
 
 struct td_tls *td_server_tls_of(void *mhd_connection)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd_connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        mhd_connection ? MHD_get_connection_info(mhd_connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT) : NULL;
     const struct td_conn *n = info ? info->socket_context : NULL;
 
     return n ? n->server->daemon->tls : NULL;

@@ -16,7 +16,8 @@ int td_tls_reload(struct td_tls *t, const char *cert, const char *key, struct tp
 long long td_tls_expires(struct td_tls *t);
 
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK2: GnuTLS asks it at every handshake. It finds its td_tls by way of the connection
- * (td_server_tls_of). */
+ * (td_server_tls_of), which libmicrohttpd 0.9.75 keeps as the pointer of the session; without it the handshake fails,
+ * which a test would tell. */
 gnutls_certificate_retrieve_function3 td_tls_retrieve;
 
 #endif
