@@ -74,7 +74,7 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb check-tvm clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -173,7 +173,7 @@ run: ## the same, then leave the daemon running and print three curl lines
 
 check: ## set up, lint, unit tests, black-box tests, the dashboard, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz check-tvm
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
@@ -191,6 +191,9 @@ fault: ## kills, full and broken disks, damaged files, clocks, hard clients: the
 	$(Q)TCLD_BIG=1 $(MAKE) --no-print-directory check-fault
 soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1200: memory and descriptors stay flat
 	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(or $(SOAK_SECONDS),1200) $<
+check-tvm: $(BUILD)/tcld ## the Python client of TVM, without TVM
+	$(Q)command -v python3 >/dev/null || { echo "check-tvm: python3 is not installed: the Python client not tested"; exit 0; }; \
+	cd tests/tvm && TCLD=$(abspath $(BUILD))/tcld python3 -W error -m unittest -q test_model test_commands
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user
