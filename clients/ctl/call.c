@@ -169,8 +169,8 @@ struct download {
     struct ctl *c;
     int fd;
     gzFile gz;
-    struct tc_reply *reply; /* its head tells what the body is, before it comes */
-    struct tp_buf problem;  /* the body of an error */
+    struct tc_reply reply; /* its head tells what the body is, before it comes */
+    struct tp_buf problem; /* the body of an error */
     long long bytes;
     bool failed;
 };
@@ -199,7 +199,7 @@ static int on_bytes(void *arg, const char *p, size_t n)
     enum { PROBLEM_MAX = 64 << 10 };
     struct download *d = arg;
 
-    if (!is_good(&d->reply->head)) {
+    if (!is_good(&d->reply.head)) {
         if (d->problem.n + n <= PROBLEM_MAX)
             tp_buf_put(&d->problem, p, n);
         return 0;
@@ -218,28 +218,27 @@ static bool ends_in(const char *s, const char *end)
 
 static int run_download(struct ctl *c, const char *method, const char *path, struct download *d, const char *where)
 {
-    struct tc_reply r = {0};
+    struct tc_reply *r = &d->reply;
     struct tc_request q = {.method = method, .path = path, .sink = on_bytes, .sink_arg = d};
     int rc;
 
-    d->reply = &r;
     tc_http_timeout(c->http, 0); /* as long as it takes */
-    rc = tc_call(c->http, &q, &r, &c->err) ? transport() : CTL_OK;
+    rc = tc_call(c->http, &q, r, &c->err) ? transport() : CTL_OK;
     tc_http_timeout(c->http, c->timeout);
-    if (!rc && !is_good(&r.head)) {
-        tp_buf_free(&r.body);
-        r.body = d->problem;
+    if (!rc && !is_good(&r->head)) {
+        tp_buf_free(&r->body);
+        r->body = d->problem;
         d->problem = (struct tp_buf){0};
-        tp_buf_putc(&r.body, '\0');
-        r.body.n -= !r.body.oom;
-        rc = refused(c, method, path, &r);
+        tp_buf_putc(&r->body, '\0');
+        r->body.n -= !r->body.oom;
+        rc = refused(c, method, path, r);
     }
     if (d->gz && gzclose(d->gz) != Z_OK)
         d->failed = true;
     if (!rc && d->failed)
         rc = ctl_fail(c, CTL_FAILED, "cannot write %s: %s", where, strerror(errno));
     tp_buf_free(&d->problem);
-    tc_reply_free(&r);
+    tc_reply_free(r);
     return rc;
 }
 

@@ -29,7 +29,10 @@ static int take(struct ctl *c, const struct ctl_args *a)
     if (c->json) {
         ctl_json_out(lease);
     } else {
-        json_array_foreach(tc_at(lease, "/candidates"), i, x) ctl_json_out(tc_at(x, "/record"));
+        json_array_foreach(tc_at(lease, "/candidates"), i, x)
+        {
+            ctl_json_out(tc_at(x, "/record"));
+        }
         if (token)
             ctl_note(c, "lease %s, %zu candidates, until %s", token, json_array_size(tc_at(lease, "/candidates")),
                      tc_str(lease, "/expires"));

@@ -87,8 +87,8 @@ static struct run ctl(const char *fmt, ...)
         ck_assert_msg(ck_r.status == (want), "status %d instead of %d\n%s%s", ck_r.status, (want), ck_r.out,           \
                       ck_r.err);                                                                                       \
     } while (0)
-#define ck_has(text, part)     ck_assert_msg(strstr(text, part) != NULL, "no \"%s\" in: %s", part, text)
-#define ck_has_not(text, part) ck_assert_msg(strstr(text, part) == NULL, "\"%s\" in: %s", part, text)
+#define ck_has(text, part)     ck_assert_msg(strstr(text, part) != NULL, "no \"%s\" in: %.2000s", part, text)
+#define ck_has_not(text, part) ck_assert_msg(strstr(text, part) == NULL, "\"%s\" in: %.2000s", part, text)
 
 static const char *file(const char *name, const char *text, size_t n)
 {
@@ -559,6 +559,24 @@ START_TEST(completion_is_bash_and_knows_the_commands)
 }
 END_TEST
 
+/* mdoc writes a dash as "Fl", so "--wait" stands there as "Fl -wait". */
+START_TEST(the_manual_names_every_command_and_option)
+{
+    const char *manual = bb_file("docs/tclctl.1").p;
+    char *help = ctl("--help").out, *save = NULL, *inner = NULL;
+    for (char *l = strtok_r(help, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
+        char name[40], option[40];
+        if (strncmp(l, "  ", 2) || sscanf(l, " %39[a-z]", name) != 1)
+            continue;
+        ck_has(manual, bb_printf("Cm %s", name).p);
+        char *of = ctl("%s --help", name).out;
+        for (char *o = strtok_r(of, "\n", &inner); o; o = strtok_r(NULL, "\n", &inner))
+            if (sscanf(o, "  --%39[a-z-]", option) == 1 && strcmp(option, "output"))
+                ck_has(manual, bb_printf("Fl -%s", option).p);
+    }
+}
+END_TEST
+
 START_TEST(a_bar_is_drawn_on_a_terminal_only)
 {
     struct bb_text t = bb_records(0, 3000);
@@ -614,6 +632,7 @@ int main(void)
     tcase_add_test(tc, settings_come_from_flags_then_environment_then_file);
     tcase_add_test(tc, a_token_is_new_and_its_line_holds_its_hash);
     tcase_add_test(tc, completion_is_bash_and_knows_the_commands);
+    tcase_add_test(tc, the_manual_names_every_command_and_option);
     tcase_add_test(tc, a_bar_is_drawn_on_a_terminal_only);
     return bb_main(s);
 }
