@@ -75,7 +75,7 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb check-tvm clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb check-tvm check-docs check-openapi docs clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -114,6 +114,8 @@ $(BUILD)/gen/web_files.inc: $(sort $(wildcard daemon/web/*.*))
 # training and selection are hot paths of jobs
 $(BUILD)/obj/model/real_%.o $(BUILD)/obj/sampler/%.o: OPT := -O3 -g
 
+$(BUILD)/obj/daemon/openapi.o: daemon/openapi.json
+
 $(BUILD)/libtcl.a: $(LIB_OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -141,6 +143,9 @@ $(BUILD)/replay: $(REPLAY_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 $(BUILD)/tclctl: $(CTL_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/apidoc: $(BUILD)/obj/tests/docs/apidoc.o $(DAEMON_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/liblab.a $(BUILD)/libtcl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -177,7 +182,7 @@ run: ## the same, then leave the daemon running and print three curl lines
 
 check: ## set up, lint, unit tests, black-box tests, the dashboard, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz check-tvm
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz check-tvm check-docs check-openapi
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
@@ -201,6 +206,13 @@ soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1
 check-tvm: $(BUILD)/tcld ## the Python client of TVM, without TVM
 	$(Q)command -v python3 >/dev/null || { echo "check-tvm: python3 is not installed: the Python client not tested"; exit 0; }; \
 	cd tests/tvm && TCLD=$(abspath $(BUILD))/tcld python3 -W error -m unittest -q test_model test_commands
+
+docs: $(BUILD)/apidoc ## write docs/api.md from the route table
+	$(Q)$(BUILD)/apidoc > docs/api.md
+check-docs: $(BUILD)/apidoc
+	$(Q)$(BUILD)/apidoc | diff -u docs/api.md - || { echo "check-docs: docs/api.md is not current: make docs"; exit 1; }
+check-openapi: $(BUILD)/tcld ## the API description, by a public validator
+	$(Q)BUILD=$(BUILD) sh tests/docs/openapi.sh
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user
