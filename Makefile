@@ -209,8 +209,9 @@ check-tvm: $(BUILD)/tcld ## the Python client of TVM, without TVM
 
 docs: $(BUILD)/apidoc ## write docs/api.md from the route table
 	$(Q)$(BUILD)/apidoc > docs/api.md
-check-docs: $(BUILD)/apidoc
+check-docs: $(addprefix $(BUILD)/,apidoc tcld tclctl replay) ## docs/api.md is current, the guides run
 	$(Q)$(BUILD)/apidoc | diff -u docs/api.md - || { echo "check-docs: docs/api.md is not current: make docs"; exit 1; }
+	$(Q)BUILD=$(BUILD) sh tests/docs/paths.sh
 check-openapi: $(BUILD)/tcld ## the API description, by a public validator
 	$(Q)BUILD=$(BUILD) sh tests/docs/openapi.sh
 
