@@ -205,7 +205,7 @@ soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1
 	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(or $(SOAK_SECONDS),1200) $<
 check-tvm: $(BUILD)/tcld ## the Python client of TVM, without TVM
 	$(Q)command -v python3 >/dev/null || { echo "check-tvm: python3 is not installed: the Python client not tested"; exit 0; }; \
-	cd tests/tvm && TCLD=$(abspath $(BUILD))/tcld python3 -W error -m unittest -q test_model test_commands
+	cd tests/tvm && TCLD=$(abspath $(BUILD))/tcld python3 -W error -m unittest -q test_model test_metaschedule test_commands
 
 docs: $(BUILD)/apidoc ## write docs/api.md from the route table
 	$(Q)$(BUILD)/apidoc > docs/api.md

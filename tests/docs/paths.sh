@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 top=$PWD
 build=$(cd "${BUILD:-build}" && pwd)
 command -v python3 >/dev/null || { echo "check-docs: python3 is not installed: the guides are not run"; exit 0; }
-for guide in tuning-with-tvm measurement-fleet operating; do
+for guide in tuning-with-tvm measurement-fleet operating metaschedule; do
     dir=$(mktemp -d)
     ln -s "$top/tests" "$dir/tests"
     {

@@ -236,6 +236,10 @@ static void make_state(void)
     bb_status(bb_json("PUT", "{\"target\": \"llvm\"}", "/v1/hardware/" HW), 201);
     bb_status(bb_lines(t.p, t.n, "/v1/hardware/" HW "/measurements"), 200);
     bb_train(HW, "{\"mode\": \"finetune\", \"epochs\": 1}");
+    bb_status(bb_json("PUT", "{\"target\": \"llvm\"}", "/v1/hardware/" HW ".ms"), 201);
+    bb_status(bb_json("POST", bb_file("tests/data/metaschedule/cpu.json.gz").p, "/v1/hardware/" HW "/measurements"),
+              200);
+    bb_train(HW ".ms", "{\"mode\": \"finetune\", \"epochs\": 1}");
     bb_status(bb_lines(pool.p, pool.n, "/v1/hardware/" HW "/candidates"), 200);
     r = bb_json("POST", "{\"budget\": 20, \"method\": \"random\"}", "/v1/hardware/" HW "/selections");
     bb_wait(tc_int(r->json, "/id", 0));

@@ -71,10 +71,10 @@ def dump_record_to_string(inp, res):
 
 
 class Packed(list):
-    """What numpy.asarray(..., "float32") makes of a list, as far as TVM looks at it."""
+    """What numpy.asarray makes of a list, as far as TVM looks at it."""
 
     def __init__(self, values, dtype):
-        super().__init__(array.array({"float32": "f"}[dtype], values))
+        super().__init__(array.array({"float32": "f", "float64": "d"}[dtype], values))
         self.shape = (len(self),)
 
 
@@ -88,15 +88,82 @@ def module(name, **names):
     return made
 
 
-def install(old_layout=False):
-    for name in [n for n in sys.modules if n == "tvm" or n.startswith("tvm.")]:
+# ---- MetaSchedule ----
+
+class PyCostModel(Handle):
+    """As TVM 0.8 has it: an object of TVM."""
+
+
+class WrappedPyCostModel:
+    """As later versions have it: a plain class, which derived_object() wraps."""
+
+    _tvm_metadata = {"cls": None, "methods": ["load", "save", "update", "predict"]}
+
+
+def derived_object(cls):
+    class Derived(Handle):
+        def __init__(self, *args, **options):
+            super().__init__()
+            self.inst = cls(*args, **options)
+
+        def __getattr__(self, name):
+            return getattr(self.inst, name)
+
+    return Derived
+
+
+class Workload:
+    def __init__(self, mod):
+        self.mod = mod
+
+    def as_json(self):
+        return [self.mod, "bW9kdWxl"]  # here a module is the name of itself
+
+
+class Thing:
+    def __init__(self, **members):
+        vars(self).update(members)
+
+
+def candidate(record):
+    """A MeasureCandidate of a tuning record."""
+    return Thing(sch=Thing(trace=Thing(as_json=lambda: record[0])),
+                 args_info=[Thing(as_json=lambda a=a: a) for a in record[3]])
+
+
+def runner_result(record):
+    return Thing(run_secs=[Float(x) for x in record[1]], error_msg=None)
+
+
+def context(workload, record):
+    return Thing(mod=workload, target=Thing(export=lambda: record[2]))
+
+
+def install_metaschedule(moved=False):
+    clean("tcl_tvm.metaschedule")
+    name = "tvm.s_tir.meta_schedule" if moved else "tvm.meta_schedule"
+    module("tvm")
+    if moved:
+        module("tvm.s_tir")
+    module(name)
+    base = WrappedPyCostModel if moved else PyCostModel
+    module(name + ".cost_model", **({"PyCostModel": base} if moved else {}))
+    module(name + ".cost_model.cost_model", PyCostModel=base)
+    module(name + ".database", Workload=Workload)
+    module(name + ".utils", derived_object=derived_object)
+
+
+def clean(*ours):
+    for name in [n for n in sys.modules if n == "tvm" or n.startswith("tvm.")] + [n for n in ours if n in sys.modules]:
         del sys.modules[name]
-    for name in [n for n in ("tcl_tvm.model", "tcl_tvm.tvm_api") if n in sys.modules]:
-        del sys.modules[name]
-    found = {"auto_scheduler.SerializeMeasureInput": serialize_input,
-             "auto_scheduler.SerializeSearchTask": serialize_task}
     if "numpy" not in sys.modules and importlib.util.find_spec("numpy") is None:
         module("numpy", asarray=Packed)
+
+
+def install(old_layout=False):
+    clean("tcl_tvm.model", "tcl_tvm.tvm_api")
+    found = {"auto_scheduler.SerializeMeasureInput": serialize_input,
+             "auto_scheduler.SerializeSearchTask": serialize_task}
     module("tvm")
     module("tvm.auto_scheduler")
     module("tvm.auto_scheduler.cost_model")

@@ -11,13 +11,12 @@ import json
 import logging
 import math
 import random
-import struct
-import time
 from typing import Any, List, Optional, Sequence, Tuple
 
 from .hardware import describe_task
-from .http import Client, Refused
+from .http import Client
 from .post import Poster
+from .scores import Scores, or_else
 from .tvm_api import (MeasureInput, PythonBasedMeasureCallback, PythonBasedModel, dump_record_to_string,
                       serialize_input, serialize_task)
 
@@ -60,14 +59,21 @@ class TCLModel(PythonBasedModel):  # type: ignore[misc]
                  post_updates: bool = True, agent: Optional[str] = None, model: str = "active",
                  seed: Optional[int] = None) -> None:
         super().__init__()
-        self.hardware, self.register, self.fallback, self.retry_seconds = hardware, register, fallback, retry_seconds
+        self.hardware, self.fallback = hardware, fallback
         self.client = Client(url, token, timeout)
         self.poster = Poster(Client(url, token), hardware, agent) if post_updates else None
-        self.path = "/v1/hardware/%s/predict" % hardware + ("" if model == "active" else "?model=" + model)
-        self.model_id: Optional[int] = None  # of the last answer
+        self.scores = Scores(self.client, "/v1/hardware/%s/predict" % hardware
+                             + ("" if model == "active" else "?model=" + model), retry_seconds,
+                             "random scores" if fallback is None else type(fallback).__name__,
+                             self._register if register else None)
         self.asked = self.fell_back = 0  # calls of predict()
         self._random = random.Random(seed)
-        self._leave_until = 0.0  # monotonic; 0: tcld answered last time
+        self._task: Any = None  # of the call under way
+
+    @property
+    def model_id(self) -> Optional[int]:
+        """The model that answered last."""
+        return self.scores.model_id
 
     # ---- what TVM calls ----
 
@@ -76,13 +82,11 @@ class TCLModel(PythonBasedModel):  # type: ignore[misc]
         self.asked += 1
         if not states:
             return []
-        if time.monotonic() >= self._leave_until:
-            try:
-                scores = self._ask(task, states)
-                self._answered()
-                return scores
-            except (OSError, Refused, ValueError) as error:
-                self._failed(error)
+        self._task = task
+        scores = self.scores.get(len(states), lambda: join_states(
+            [serialize_input(MeasureInput(task, state)) for state in states]))
+        if scores is not None:
+            return or_else(scores, -math.inf)
         self.fell_back += 1
         if self.fallback is not None:
             return [float(x) for x in self.fallback.predict(task, states)]
@@ -111,36 +115,9 @@ class TCLModel(PythonBasedModel):  # type: ignore[misc]
         if reply.status not in (200, 201):
             raise reply.refused()
 
-    def _ask(self, task: Any, states: Sequence[Any]) -> List[float]:
-        body = join_states([serialize_input(MeasureInput(task, state)) for state in states])
-        reply = self._post(body)
-        if reply.status == 404 and self.register and reply.refused().problem == "unknown-hardware":
-            self.register_hardware(task)
-            logger.info("hardware %s is registered at %s", self.hardware, self.client.url)
-            reply = self._post(body)
-        if reply.status != 200:
-            raise reply.refused()
-        if len(reply.data) != 8 * len(states):
-            raise ValueError("%d bytes came for %d states, not %d" % (len(reply.data), len(states), 8 * len(states)))
-        self.model_id = int(reply.headers.get("X-Model-Id") or 0)
-        scores = struct.unpack_from("<%df" % len(states), reply.data)  # the latencies follow
-        return [-math.inf if math.isnan(x) else x for x in scores]
-
-    def _post(self, body: bytes) -> Any:
-        return self.client.ask("POST", self.path, body, accept="application/octet-stream")
-
-    def _answered(self) -> None:
-        if self._leave_until:
-            logger.warning("tcld at %s answers again", self.client.url)
-        self._leave_until = 0.0
-
-    def _failed(self, error: Exception) -> None:
-        if not self._leave_until:
-            logger.warning("no scores from tcld at %s (%s): going on with %s, asking again every %g s", self.client.url,
-                           str(error) or type(error).__name__,
-                           type(self.fallback).__name__ if self.fallback is not None else "random scores",
-                           self.retry_seconds)
-        self._leave_until = time.monotonic() + self.retry_seconds
+    def _register(self) -> None:
+        self.register_hardware(self._task)
+        logger.info("hardware %s is registered at %s", self.hardware, self.client.url)
 
     def close(self, seconds: float = 5.0) -> None:
         """Waits for measurements under way, closes connections."""

@@ -10,29 +10,34 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Deque, List, Optional, Sequence
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 from .http import Client
 
 logger = logging.getLogger("tcl_tvm")
 
 
+def as_lines(batch: Sequence[str]) -> Tuple[bytes, str]:
+    return "".join(line + "\n" for line in batch).encode(), "application/x-ndjson"
+
+
 class Poster:
-    """post() from any thread. `most`: lines that may wait; `batch`: lines of one request."""
+    """post() from any thread. `most`: lines that may wait; `batch`: lines of one request; `encode`: a batch -> the body
+    and its type."""
 
     def __init__(self, client: Client, hardware: str, agent: Optional[str] = None, most: int = 65536, batch: int = 1024,
-                 pause: float = 1.0) -> None:
+                 pause: float = 1.0, encode: Callable[[Sequence[Any]], Tuple[bytes, str]] = as_lines) -> None:
         self.client, self.hardware, self.agent = client, hardware, agent
-        self.most, self.batch, self.pause = most, batch, pause
+        self.most, self.batch, self.pause, self.encode = most, batch, pause, encode
         self.accepted = self.duplicates = self.rejected = self.dropped = 0
-        self._lines: Deque[str] = deque()  # guarded by _changed, as all below
+        self._lines: Deque[Any] = deque()  # guarded by _changed, as all below
         self._changed = threading.Condition()
         self._told = ""  # the last trouble that was logged
         self._closed = False
         self._thread: Optional[threading.Thread] = None
         atexit.register(_close_at_exit, weakref.ref(self))
 
-    def post(self, lines: Sequence[str]) -> int:
+    def post(self, lines: Sequence[Any]) -> int:
         """Takes measured log lines, returns how many of them there was room for. Never waits."""
         with self._changed:
             room = 0 if self._closed else max(0, self.most - len(self._lines))
@@ -92,12 +97,12 @@ class Poster:
                 self._changed.notify_all()
         self.client.close()
 
-    def _post_batch(self, batch: List[str]) -> bool:
+    def _post_batch(self, batch: List[Any]) -> bool:
         """True when tcld has answered for these lines, whatever it said of them."""
         path = "/v1/hardware/%s/measurements%s" % (self.hardware, "?agent=" + self.agent if self.agent else "")
-        body = "".join(line + "\n" for line in batch).encode()
+        body, kind = self.encode(batch)
         try:
-            reply = self.client.ask("POST", path, body, "application/x-ndjson")
+            reply = self.client.ask("POST", path, body, kind)
         except OSError as error:
             return self._trouble("%s: %s" % (self.client.url, error or type(error).__name__))
         if reply.status == 200:
