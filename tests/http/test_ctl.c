@@ -539,6 +539,33 @@ START_TEST(a_token_is_new_and_its_line_holds_its_hash)
 }
 END_TEST
 
+START_TEST(a_token_that_was_made_here_opens_a_daemon_that_wants_one)
+{
+    char *path = bb_path("tokens"), *secret = bb_path("secret");
+    struct run r = ctl("token operate --name ops -o %s --json", path);
+    struct bb_text token = bb_printf("%s\n", tc_str(r.json, "/token"));
+    const char *args[] = {bb_printf("--tokens-file=%s", path).p, NULL};
+    ck_assert_int_eq(tc_write_file(secret, token.p, token.n, NULL), 0);
+    struct tc_daemon *d = bb_start(bb_path("guarded"), args);
+    r = ctl("status");
+    ck_run(r, REFUSED);
+    ck_has(r.err, "401");
+    ck_run(ctl("status --token-file %s", secret), 0);
+    ck_run(ctl("hardware add x --target llvm --token-file %s", secret), 0);
+    bb_stop(d);
+}
+END_TEST
+
+START_TEST(a_backup_is_a_database)
+{
+    char *path = bb_path("copy.db");
+    ck_run(ctl("backup -o %s", path), 0);
+    struct bb_text t = bb_file(path);
+    ck_assert_uint_gt(t.n, 4096);
+    ck_assert_mem_eq(t.p, "SQLite format 3", 16);
+}
+END_TEST
+
 START_TEST(completion_is_bash_and_knows_the_commands)
 {
     struct run r = ctl("completion");
@@ -631,6 +658,8 @@ int main(void)
     tcase_add_test(tc, a_wrong_command_line_is_told_with_its_own_status);
     tcase_add_test(tc, settings_come_from_flags_then_environment_then_file);
     tcase_add_test(tc, a_token_is_new_and_its_line_holds_its_hash);
+    tcase_add_test(tc, a_backup_is_a_database);
+    tcase_add_test(tc, a_token_that_was_made_here_opens_a_daemon_that_wants_one);
     tcase_add_test(tc, completion_is_bash_and_knows_the_commands);
     tcase_add_test(tc, the_manual_names_every_command_and_option);
     tcase_add_test(tc, a_bar_is_drawn_on_a_terminal_only);
