@@ -1,115 +1,13 @@
-/* tclctl as a program, against a real daemon: what a newcomer does, logs in and out, what is said when it goes wrong.
- */
-#include "tests/http/suite.h"
+/* tclctl as a program, against a real daemon: what a newcomer does, and what is said when it goes wrong. Logs are in
+ * test_ctl_import.c. */
+#include "tests/http/ctl_run.h"
 
-#include <fcntl.h>
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { FAILED = 1, USAGE = 2, NO_ANSWER = 3, REFUSED = 4, PARTLY = 5, MAX_ARGS = 24 };
-
-static const char *binary(void)
-{
-    const char *s = getenv("TCLCTL");
-    return s && *s ? s : "build/tclctl";
-}
-
-/* Home of this test's tclctl: its journals and settings. */
-static const char *home(void)
-{
-    static char *path;
-    static pid_t owner;
-    if (owner != getpid()) {
-        path = bb_path("home");
-        owner = getpid();
-        ck_assert_int_eq(mkdir(path, 0700), 0);
-    }
-    return path;
-}
-
-struct run {
-    int status;
-    char *out, *err; /* NUL-terminated */
-    json_t *json;    /* of out, NULL when it is none */
-};
-
-static char *keep_text(struct tp_buf *b)
-{
-    char *p = bb_printf("%.*s", (int)b->n, b->p ? b->p : "").p;
-    tp_buf_free(b);
-    return p;
-}
-
-static struct run run_env(const char *const *env, const char *const *argv)
-{
-    struct tp_buf out = {0}, err = {0};
-    struct tc_err e;
-    struct run r = {0};
-    r.status = tc_run(argv, env, bb_slow() ? 600 : 90, &out, &err, &e);
-    r.out = keep_text(&out);
-    r.err = keep_text(&err);
-    r.json = json_loads(r.out, JSON_DECODE_ANY, NULL);
-    return r;
-}
-
-/* The words are split at blanks. */
-static struct run ctl(const char *fmt, ...)
-{
-    char *words, *save = NULL;
-    const char *argv[MAX_ARGS + 1] = {binary()};
-    int n = 1;
-    va_list ap;
-    va_start(ap, fmt);
-    if (vasprintf(&words, fmt, ap) < 0)
-        abort();
-    va_end(ap);
-    for (char *w = strtok_r(words, " ", &save); w && n < MAX_ARGS; w = strtok_r(NULL, " ", &save))
-        argv[n++] = w;
-    const char *env[] = {bb_printf("HOME=%s", home()).p,
-                         bb_printf("TCLD_URL=%s", bb_base()).p,
-                         "XDG_STATE_HOME=",
-                         "XDG_CONFIG_HOME=",
-                         "TCLD_TOKEN=",
-                         NULL};
-    struct run r = run_env(env, argv);
-    free(words);
-    return r;
-}
-
-#define ck_run(r, want)                                                                                                \
-    do {                                                                                                               \
-        struct run ck_r = (r);                                                                                         \
-        ck_assert_msg(ck_r.status == (want), "status %d instead of %d\n%s%s", ck_r.status, (want), ck_r.out,           \
-                      ck_r.err);                                                                                       \
-    } while (0)
-#define ck_has(text, part)     ck_assert_msg(strstr(text, part) != NULL, "no \"%s\" in: %.2000s", part, text)
-#define ck_has_not(text, part) ck_assert_msg(strstr(text, part) == NULL, "\"%s\" in: %.2000s", part, text)
-
-static const char *file(const char *name, const char *text, size_t n)
-{
-    char *path = bb_path(name);
-    struct tc_err e;
-    ck_assert_msg(tc_write_file(path, text, n, &e) == 0, "%s", e.text);
-    return path;
-}
-
-static int count(const char *text, const char *part)
-{
-    int n = 0;
-    for (const char *p = text; (p = strstr(p, part)) != NULL; p += strlen(part))
-        n++;
-    return n;
-}
-
-static int64_t measured(const char *hw)
-{
-    return tc_int(bb_get("/v1/hardware/%s", hw)->json, "/counts/measurements", -1);
-}
 
 /* ---- from nothing to a rollback ---- */
 
@@ -119,7 +17,7 @@ START_TEST(a_newcomer_gets_from_nothing_to_a_rollback)
     ck_run(ctl("hardware add first --target llvm --family first --set num_cores=4 --set clock_ghz=2.5"), 0);
     ck_assert_int_eq(tc_int(bb_get("/v1/hardware/first")->json, "/descriptor/num_cores", 0), 4);
     ck_run(ctl("import first tests/data/demo"), 0);
-    ck_assert_int_eq(measured("first"), 2288);
+    ck_assert_int_eq(ctl_measured("first"), 2288);
 
     r = ctl("retrain first --mode finetune --max-seconds 3 --seed 1 --wait");
     ck_run(r, 0);
@@ -191,16 +89,16 @@ END_TEST
 START_TEST(predict_numbers_lines_and_reads_packed_standard_input)
 {
     struct bb_text text = bb_printf("# comment\n\n%s\n{\"i\": 1}\n%s\n", bb_unmeasured(1).p, bb_unmeasured(2).p);
-    const char *log = file("some.json", text.p, text.n);
+    const char *log = ctl_file("some.json", text.p, text.n);
     struct run r = ctl("predict first %s", log);
     ck_run(r, PARTLY);
     ck_has(r.err, bb_printf("%s:4: ", log).p);
     ck_has(r.out, bb_printf("%s:3 ", log).p);
     ck_has(r.out, bb_printf("%s:5 ", log).p);
 
-    const char *sh[] = {"sh", "-c", bb_printf("gzip -c %s | %s predict first - --json", log, binary()).p, NULL};
-    const char *env[] = {bb_printf("TCLD_URL=%s", bb_base()).p, bb_printf("HOME=%s", home()).p, NULL};
-    r = run_env(env, sh);
+    const char *sh[] = {"sh", "-c", bb_printf("gzip -c %s | %s predict first - --json", log, ctl_binary()).p, NULL};
+    const char *env[] = {bb_printf("TCLD_URL=%s", bb_base()).p, bb_printf("HOME=%s", ctl_home()).p, NULL};
+    r = ctl_run_env(env, sh);
     ck_run(r, PARTLY);
     ck_assert_uint_eq(json_array_size(tc_at(r.json, "/scores")), 3);
     ck_assert(json_is_null(tc_at(r.json, "/scores/1")));
@@ -246,7 +144,7 @@ START_TEST(candidates_are_selected_leased_and_given_back)
         tp_buf_put(&b, t.p, t.n);
         tp_buf_putc(&b, '\n');
     }
-    const char *log = file("cand.json", b.p, b.n);
+    const char *log = ctl_file("cand.json", b.p, b.n);
     tp_buf_free(&b);
     ck_run(ctl("candidates add first %s", log), 0);
     struct run r = ctl("select first --budget 6 --method random --seed 3 --wait");
@@ -262,10 +160,10 @@ START_TEST(candidates_are_selected_leased_and_given_back)
     ck_assert_int_eq(tc_int(back.json, "/returned", 0), 4);
     r = ctl("lease first --agent hand --max 2"); /* records as log lines */
     ck_run(r, 0);
-    ck_assert_int_eq(count(r.out, "\n"), 2);
+    ck_assert_int_eq(ctl_count(r.out, "\n"), 2);
     ck_has(r.out, "bb_matmul");
     r = ctl("candidates list first --state leased");
-    ck_assert_int_eq(count(r.out, "leased"), 2);
+    ck_assert_int_eq(ctl_count(r.out, "leased"), 2);
     ck_run(ctl("lease return nonsense"), REFUSED);
     ck_run(ctl("select first --weights 1,2"), USAGE);
     ck_run(ctl("select first"), REFUSED); /* tcld says what is missing */
@@ -290,173 +188,13 @@ START_TEST(what_tcld_cannot_do_is_told_in_its_words)
 }
 END_TEST
 
-/* ---- logs ---- */
-
-START_TEST(an_export_is_what_was_imported)
-{
-    char *out = bb_path("out.json.gz");
-    ck_run(ctl("hardware add round --target llvm"), 0);
-    ck_run(ctl("import round tests/data/demo/matmul_32x1000x512.json"), 0);
-    ck_run(ctl("export round -o %s", out), 0);
-    struct bb_text want = bb_file("tests/data/demo/matmul_32x1000x512.json"), got = bb_file(out);
-    ck_assert_uint_eq(got.n, want.n);
-    ck_assert_mem_eq(got.p, want.p, want.n);
-    struct run r = ctl("best round");
-    ck_run(r, 0);
-    ck_assert_int_eq(count(r.out, "\n"), 1);
-    ck_run(ctl("export round -o /no/such/folder/x"), FAILED);
-    ck_run(ctl("export none-such -o %s.2", out), REFUSED);
-    ck_assert_int_ne(access(bb_printf("%s.2", out).p, F_OK), 0); /* nothing half is left */
-}
-END_TEST
-
-START_TEST(a_bad_line_is_reported_once_with_file_and_line)
-{
-    struct bb_text good = bb_records(0, 3);
-    struct bb_text text = bb_printf("# head\n%s{broken\n%s\n", good.p, bb_record(7, 0.1, 1700000000).p);
-    const char *log = file("bad.json", text.p, text.n);
-    ck_run(ctl("hardware add bad --target llvm"), 0);
-    struct run r = ctl("import bad %s --json", log);
-    ck_run(r, PARTLY);
-    ck_assert_int_eq(count(r.err, bb_printf("%s:5: bad-json", log).p), 1);
-    ck_assert_int_eq(tc_int(r.json, "/accepted", 0), 4);
-    ck_assert_int_eq(tc_int(r.json, "/errors/0/line", 0), 5);
-    r = ctl("import bad %s", log);
-    ck_run(r, 0);
-    ck_has_not(r.err, "bad-json");
-    r = ctl("import bad %s --again --json", log);
-    ck_run(r, PARTLY);
-    ck_assert_int_eq(tc_int(r.json, "/duplicates", 0), 4);
-}
-END_TEST
-
-START_TEST(every_one_of_many_bad_lines_is_reported)
-{
-    struct tp_buf b = {0};
-    for (int i = 0; i < 3500; i++)
-        tp_buf_printf(&b, "{bad %d\n", i);
-    const char *log = file("worse.json", b.p, b.n);
-    tp_buf_free(&b);
-    ck_run(ctl("hardware add worse --target llvm"), 0);
-    struct run r = ctl("import worse %s", log);
-    ck_run(r, PARTLY);
-    ck_assert_int_eq(count(r.err, ": bad-json"), 3500);
-    ck_has(r.err, bb_printf("%s:3500: ", log).p);
-    ck_has(r.out, "3500 rejected");
-}
-END_TEST
-
-START_TEST(a_log_that_grows_is_continued_and_half_a_line_waits)
-{
-    struct bb_text first = bb_records(0, 5), line = bb_record(5, 0.2, 1700000005);
-    struct bb_text half = bb_printf("%s%.*s", first.p, (int)line.n / 2, line.p),
-                   whole = bb_printf("%s%s\n%s\n", first.p, line.p, bb_record(6, 0.2, 1700000006).p);
-    char *path = bb_path("grows.json");
-    ck_run(ctl("hardware add grows --target llvm"), 0);
-    ck_assert_int_eq(tc_write_file(path, half.p, half.n, NULL), 0);
-    ck_run(ctl("import grows %s", path), PARTLY);
-    ck_assert_int_eq(measured("grows"), 5);
-    ck_assert_int_eq(tc_write_file(path, whole.p, whole.n, NULL), 0);
-    struct run r = ctl("import grows %s --json", path);
-    ck_run(r, 0);
-    ck_assert_int_eq(tc_int(r.json, "/accepted", 0), 2);
-    ck_assert_int_eq(tc_int(r.json, "/duplicates", -1), 0);
-    ck_has(r.err, "going on at line 6");
-}
-END_TEST
-
-START_TEST(hardware_that_was_made_anew_gets_everything)
-{
-    struct bb_text t = bb_records(0, 5);
-    const char *log = file("anew.json", t.p, t.n);
-    ck_run(ctl("hardware add anew --target llvm"), 0);
-    ck_run(ctl("import anew %s", log), 0);
-    ck_run(ctl("hardware remove anew --purge"), 0);
-    tc_sleep(1.1); /* the time of creation has whole seconds */
-    ck_run(ctl("hardware add anew --target llvm"), 0);
-    ck_run(ctl("import anew %s", log), 0);
-    ck_assert_int_eq(measured("anew"), 5);
-}
-END_TEST
-
-START_TEST(folders_packed_files_and_standard_input_are_read)
-{
-    char *dir = bb_path("logs");
-    ck_assert_int_eq(mkdir(dir, 0700), 0);
-    const char *make[] = {"sh", "-c",
-                          bb_printf("mkdir %s/deep && head -20 tests/data/demo/norm_8x128.json > %s/a.json && "
-                                    "head -30 tests/data/demo/norm_8x128.json | tail -10 | gzip > %s/deep/b.json.gz && "
-                                    "echo no > %s/README.md",
-                                    dir, dir, dir, dir)
-                              .p,
-                          NULL};
-    ck_run(run_env(NULL, make), 0);
-    ck_run(ctl("hardware add tree --target llvm"), 0);
-    ck_run(ctl("import tree %s --agent lab-1", dir), 0);
-    ck_assert_int_eq(measured("tree"), 30);
-    const char *sh[] = {
-        "sh", "-c",
-        bb_printf("tail -n +31 tests/data/demo/norm_8x128.json | gzip | %s import tree - --json", binary()).p, NULL};
-    const char *env[] = {bb_printf("TCLD_URL=%s", bb_base()).p, bb_printf("HOME=%s", home()).p, NULL};
-    struct run r = run_env(env, sh);
-    ck_run(r, 0);
-    ck_assert_int_eq(tc_int(r.json, "/duplicates", -1), 0);
-    struct bb_text all = bb_file("tests/data/demo/norm_8x128.json");
-    ck_assert_int_eq(measured("tree"), (int64_t)bb_line_count(all.p, all.n));
-
-    const char *cut[] = {
-        "sh", "-c", bb_printf("gzip -c tests/data/demo/norm_8x128.json | head -c 3000 > %s/cut.json.gz", dir).p, NULL};
-    ck_run(run_env(NULL, cut), 0);
-    r = ctl("import tree %s/cut.json.gz", dir);
-    ck_run(r, FAILED);
-    ck_has(r.err, "cut off");
-    ck_run(ctl("import tree /no/such/file"), FAILED);
-    ck_run(ctl("import tree %s/deep/none", dir), FAILED);
-}
-END_TEST
-
-/* ---- trouble ---- */
-
-START_TEST(an_import_that_was_interrupted_goes_on_where_it_was)
-{
-    struct bb_text t = bb_records(0, 20000);
-    const char *log = file("long.json", t.p, t.n);
-    const char *own = home();
-    ck_run(ctl("hardware add long --target llvm"), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        int null = open("/dev/null", O_WRONLY);
-        dup2(null, 1);
-        dup2(null, 2);
-        setenv("HOME", own, 1);
-        execl(binary(), binary(), "--url", bb_base(), "import", "long", log, (char *)NULL);
-        _exit(126);
-    }
-    while (measured("long") < 2000)
-        tc_sleep(0.005);
-    kill(pid, SIGINT);
-    int status;
-    waitpid(pid, &status, 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) { /* it was faster than we: nothing to see */
-        ck_assert_int_eq(measured("long"), 20000);
-        return;
-    }
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %x", (unsigned)status);
-    struct run r = ctl("import long %s --json", log);
-    ck_run(r, 0);
-    ck_assert_int_eq(measured("long"), 20000);
-    ck_has(r.err, "going on at line ");
-    ck_assert_int_le(tc_int(r.json, "/duplicates", -1), 1000); /* the batch under way */
-}
-END_TEST
-
 START_TEST(no_daemon_is_told_with_its_own_status)
 {
     struct run r = ctl("status --url http://127.0.0.1:1");
     ck_run(r, NO_ANSWER);
     ck_has(r.err, "127.0.0.1:1");
     struct bb_text t = bb_records(0, 1);
-    r = ctl("import x %s --patience 0.2 --url http://127.0.0.1:1", file("one.json", t.p, t.n));
+    r = ctl("import x %s --patience 0.2 --url http://127.0.0.1:1", ctl_file("one.json", t.p, t.n));
     ck_run(r, NO_ANSWER);
 }
 END_TEST
@@ -487,7 +225,7 @@ START_TEST(a_wrong_command_line_is_told_with_its_own_status)
         struct run r = ctl("%s", wrong[i]);
         ck_assert_msg(r.status == USAGE, "%s: status %d: %s", wrong[i], r.status, r.err);
         ck_assert_msg(!strncmp(r.err, "tclctl: ", 8), "%s: %s", wrong[i], r.err);
-        ck_assert_int_eq(count(r.err, "\n"), 1);
+        ck_assert_int_eq(ctl_count(r.err, "\n"), 1);
     }
     ck_run(ctl("--help"), 0);
     ck_run(ctl("import --help"), 0);
@@ -497,21 +235,21 @@ END_TEST
 
 START_TEST(settings_come_from_flags_then_environment_then_file)
 {
-    const char *conf = bb_printf("%s/.config", home()).p;
+    const char *conf = bb_printf("%s/.config", ctl_home()).p;
     mkdir(conf, 0700);
     struct bb_text good = bb_printf("# tcld\nurl = %s\ntimeout = 30\n", bb_base());
     conf = bb_printf("%s/tclctl.conf", conf).p;
     ck_assert_int_eq(tc_write_file(conf, good.p, good.n, NULL), 0);
-    const char *argv[] = {binary(), "status", NULL, NULL, NULL},
-               *env[] = {bb_printf("HOME=%s", home()).p, "TCLD_URL=", "XDG_CONFIG_HOME=", NULL};
-    ck_run(run_env(env, argv), 0);
+    const char *argv[] = {ctl_binary(), "status", NULL, NULL, NULL},
+               *env[] = {bb_printf("HOME=%s", ctl_home()).p, "TCLD_URL=", "XDG_CONFIG_HOME=", NULL};
+    ck_run(ctl_run_env(env, argv), 0);
     env[1] = "TCLD_URL=http://127.0.0.1:1";
-    ck_run(run_env(env, argv), NO_ANSWER);
+    ck_run(ctl_run_env(env, argv), NO_ANSWER);
     argv[2] = "--url";
     argv[3] = bb_base();
-    ck_run(run_env(env, argv), 0);
+    ck_run(ctl_run_env(env, argv), 0);
     ck_assert_int_eq(tc_write_file(conf, "url = x\ncolour = red\n", 21, NULL), 0);
-    struct run r = run_env(env, argv);
+    struct run r = ctl_run_env(env, argv);
     ck_run(r, USAGE);
     ck_has(r.err, "tclctl.conf:2: key \"colour\"");
     ck_run(ctl("status --config /no/such/file"), USAGE);
@@ -528,7 +266,7 @@ START_TEST(a_token_is_new_and_its_line_holds_its_hash)
     const char *token = tc_str(r.json, "/token");
     ck_assert(token && strlen(token) == 48 && !strncmp(token, "tcld_", 5));
     const char *sum[] = {"sh", "-c", bb_printf("printf %%s %s | sha256sum | cut -c1-64", token).p, NULL};
-    struct run hash = run_env(NULL, sum);
+    struct run hash = ctl_run_env(NULL, sum);
     struct bb_text line = bb_file(path);
     ck_assert_str_eq(line.p, bb_printf("%.64s measure rack-7\n", hash.out).p);
     ck_has_not(line.p, token);
@@ -570,7 +308,7 @@ START_TEST(completion_is_bash_and_knows_the_commands)
 {
     struct run r = ctl("completion");
     ck_run(r, 0);
-    const char *path = file("completion", r.out, strlen(r.out));
+    const char *path = ctl_file("completion", r.out, strlen(r.out));
     const char *sh[] = {"bash", "-c",
                         bb_printf("source %s; COMP_WORDS=(tclctl retr); COMP_CWORD=1; _tclctl; echo ${COMPREPLY[*]}; "
                                   "COMP_WORDS=(tclctl hardware ad); COMP_CWORD=2; _tclctl; echo ${COMPREPLY[*]}; "
@@ -578,7 +316,7 @@ START_TEST(completion_is_bash_and_knows_the_commands)
                                   path)
                             .p,
                         NULL};
-    r = run_env(NULL, sh);
+    r = ctl_run_env(NULL, sh);
     if (r.status == 127)
         return; /* no bash here */
     ck_run(r, 0);
@@ -607,16 +345,16 @@ END_TEST
 START_TEST(a_bar_is_drawn_on_a_terminal_only)
 {
     struct bb_text t = bb_records(0, 3000);
-    const char *log = file("bar.json", t.p, t.n);
+    const char *log = ctl_file("bar.json", t.p, t.n);
     struct tp_buf seen = {0};
     int fd;
-    const char *own = home();
+    const char *own = ctl_home();
     ck_run(ctl("hardware add bar --target llvm"), 0);
     pid_t pid = forkpty(&fd, NULL, NULL, NULL);
     if (pid == 0) {
         setenv("HOME", own, 1);
         setenv("TERM", "xterm", 1);
-        execl(binary(), binary(), "--url", bb_base(), "import", "bar", log, (char *)NULL);
+        execl(ctl_binary(), ctl_binary(), "--url", bb_base(), "import", "bar", log, (char *)NULL);
         _exit(126);
     }
     char chunk[4096];
@@ -624,7 +362,7 @@ START_TEST(a_bar_is_drawn_on_a_terminal_only)
         tp_buf_put(&seen, chunk, (size_t)n);
     waitpid(pid, NULL, 0);
     close(fd);
-    char *text = keep_text(&seen);
+    char *text = ctl_text(&seen);
     ck_has(text, "\rimport [");
     ck_has(text, "100 %");
     ck_has(text, "3000 accepted");
@@ -645,14 +383,6 @@ int main(void)
     tcase_add_test(tc, every_command_speaks_json);
     tcase_add_test(tc, candidates_are_selected_leased_and_given_back);
     tcase_add_test(tc, what_tcld_cannot_do_is_told_in_its_words);
-    tc = bb_case(s, "logs", 120);
-    tcase_add_test(tc, an_export_is_what_was_imported);
-    tcase_add_test(tc, a_bad_line_is_reported_once_with_file_and_line);
-    tcase_add_test(tc, every_one_of_many_bad_lines_is_reported);
-    tcase_add_test(tc, a_log_that_grows_is_continued_and_half_a_line_waits);
-    tcase_add_test(tc, hardware_that_was_made_anew_gets_everything);
-    tcase_add_test(tc, folders_packed_files_and_standard_input_are_read);
-    tcase_add_test(tc, an_import_that_was_interrupted_goes_on_where_it_was);
     tc = bb_case(s, "trouble", 60);
     tcase_add_test(tc, no_daemon_is_told_with_its_own_status);
     tcase_add_test(tc, a_wrong_command_line_is_told_with_its_own_status);
