@@ -24,7 +24,7 @@ ALL_LDFLAGS = $(if $(SAN),-fsanitize=$(SAN)) $(LDFLAGS)
 
 PKGS_LIB    := sqlite3 zlib libzstd nettle openblas jansson
 PKGS_DAEMON := libmicrohttpd jansson libuv inih gnutls
-PKGS_CLIENT := libcurl jansson
+PKGS_CLIENT := libcurl jansson inih
 PKGS_TEST   := check
 PKGS        := $(sort $(PKGS_LIB) $(PKGS_DAEMON) $(PKGS_CLIENT) $(PKGS_TEST))
 PKG_CONFIG  ?= pkg-config
@@ -66,6 +66,7 @@ DAEMON_OBJ := $(call obj,$(filter-out daemon/main.c,$(call src,daemon)))
 CLIENT_OBJ := $(call obj,$(filter-out clients/main_%.c,$(call src,clients)))
 LAB_OBJ    := $(call obj,$(filter-out lab/main.c,$(call src,lab)))
 REPLAY_OBJ := $(call obj,$(call src,clients/replay))
+CTL_OBJ    := $(call obj,$(call src,clients/ctl))
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
 HTTP     := $(patsubst tests/http/%.c,$(BUILD)/http/%,$(wildcard tests/http/test_*.c))
 HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call src,tests/http)))
@@ -74,14 +75,14 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb check-tvm check-docs check-openapi docs clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-all: $(BUILD)/tcld $(BUILD)/lab $(BUILD)/replay $(BUILD)/libtclfeat.a $(BUILD)/libtclfeat.so ## build tcld, lab, replay, libtclfeat
+all: $(addprefix $(BUILD)/,tcld tclctl lab replay libtclfeat.a libtclfeat.so) ## build tcld, tclctl, lab, replay, libtclfeat
 
 deps: ## find what is missing and install it (root or sudo), or print the line to type
 	$(Q)PKGS="$(PKGS)" PKG_CONFIG="$(PKG_CONFIG)" CC="$(CC)" sh config/deps.sh
@@ -113,6 +114,8 @@ $(BUILD)/gen/web_files.inc: $(sort $(wildcard daemon/web/*.*))
 # training and selection are hot paths of jobs
 $(BUILD)/obj/model/real_%.o $(BUILD)/obj/sampler/%.o: OPT := -O3 -g
 
+$(BUILD)/obj/daemon/openapi.o: daemon/openapi.json
+
 $(BUILD)/libtcl.a: $(LIB_OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -137,6 +140,12 @@ $(BUILD)/demo: $(BUILD)/obj/clients/main_demo.o $(CLIENT_OBJ) $(BUILD)/libtcl.a
 $(BUILD)/replay: $(REPLAY_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/tclctl: $(CTL_OBJ) $(CLIENT_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
+$(BUILD)/apidoc: $(BUILD)/obj/tests/docs/apidoc.o $(DAEMON_OBJ) $(BUILD)/libtcl.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,$(PKGS_DAEMON) $(PKGS_LIB)) -lm -lpthread
 $(BUILD)/tests/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_COMMON) $(DOUBLE_OBJ) $(DAEMON_OBJ) $(BUILD)/liblab.a $(BUILD)/libtcl.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
@@ -173,16 +182,15 @@ run: ## the same, then leave the daemon running and print three curl lines
 
 check: ## set up, lint, unit tests, black-box tests, the dashboard, faults (short)
 	$(Q)LINT_TOOLS=1 $(MAKE) --no-print-directory deps
-	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz
+	$(Q)$(MAKE) --no-print-directory lint all check-unit check-neon check-http check-web check-fault check-fuzz check-tvm check-docs check-openapi
 	@echo "check: all passed"
 
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
-check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay
-	$(Q)export CK_DEFAULT_TIMEOUT=240; for t in $(HTTP); do TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay $$t || exit 1; done
+check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay $(BUILD)/tclctl
+	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay TCLCTL=$(BUILD)/tclctl; for t in $(HTTP); do $$t || exit 1; done
 check-web: $(BUILD)/tcld ## the dashboard in headless Chromium
 	$(Q)sh tests/web/check.sh $(BUILD)/tcld $(BUILD)/web
-
 check-fault: $(FAULT) $(BUILD)/fault/shim.so $(BUILD)/tcld
 	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done
 check-fuzz: $(FUZZ:%=$(BUILD)/fuzz/%)
@@ -191,6 +199,15 @@ fault: ## kills, full and broken disks, damaged files, clocks, hard clients: the
 	$(Q)TCLD_BIG=1 $(MAKE) --no-print-directory check-fault
 soak: $(BUILD)/fault/soak $(BUILD)/tcld ## everything at once for SOAK_SECONDS=1200: memory and descriptors stay flat
 	$(Q)TCLD=$(BUILD)/tcld SOAK_SECONDS=$(or $(SOAK_SECONDS),1200) $<
+check-tvm: $(BUILD)/tcld ## the Python client of TVM, without TVM
+	$(Q)sh tests/tvm/check.sh $<
+check-docs: $(addprefix $(BUILD)/,apidoc tcld tclctl replay) ## docs/api.md is current, the guides run
+	$(Q)$< | diff -u docs/api.md - || { echo "check-docs: docs/api.md is not current: make docs"; exit 1; }
+	$(Q)BUILD=$(BUILD) sh tests/docs/paths.sh
+check-openapi: $(BUILD)/tcld ## the API description, by a public validator
+	$(Q)BUILD=$(BUILD) sh tests/docs/openapi.sh
+docs: $(BUILD)/apidoc ## write docs/api.md from the route table
+	$(Q)$< > docs/api.md
 
 # Without any library for ARM: tests/plain/check.h stands in for Check, and only the kernels are linked.
 check-neon: ## the NEON kernels against the portable ones, under qemu-user
@@ -230,13 +247,16 @@ fuzz: ## libFuzzer on what comes from outside, FUZZ_SECONDS=60 each (clang)
 install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
 	install -d $(DESTDIR)/etc/tcld $(DESTDIR)$(LIBDIR) $(DESTDIR)$(UNITDIR)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/sbin $(BUILD)/tcld
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/tclctl
 	install -m 644 $(BUILD)/libtclfeat.a $(DESTDIR)$(LIBDIR)/
 	install -m 644 $(BUILD)/libtclfeat.so $(DESTDIR)$(LIBDIR)/libtclfeat.so.1 && ln -sf libtclfeat.so.1 $(DESTDIR)$(LIBDIR)/libtclfeat.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include/proto $(addprefix proto/,tclfeat.h record.h target.h buf.h err.h errors.def steps.def)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/tcld.8
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/tclctl.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/tokens.example config/grafana-dashboard.json config/prometheus-alerts.yml
 	install -D -m 644 config/tcld.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tcld
+	$(BUILD)/tclctl completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tclctl
 	install -D -m 644 systemd/tcld.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/tcld.conf
 	install -D -m 644 systemd/tcld.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/tcld.conf
 	[ -e $(DESTDIR)/etc/tcld/tcld.conf ] || install -m 640 config/tcld.conf $(DESTDIR)/etc/tcld/

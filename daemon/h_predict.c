@@ -3,6 +3,7 @@
  * Runs on the predict pool, or on the HTTP thread when it is small. What a thread needs is kept between requests and
  * only grows, so in the steady state the reply is all that is allocated. One snapshot serves the whole request; nothing
  * here waits for the store, training or a model swap. */
+#include "daemon/dialect.h"
 #include "daemon/handlers.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
@@ -188,6 +189,8 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
             int at = td_fit_check(&w->fit, &w->record, hw->feat.kind, &why);
 
             if (at == 0)
+                at = td_dialect_check(&w->record, hw->name, &why);
+            if (at == 0)
                 at = tm_batch_add(w->batch, &w->record, &hw->feat, &why);
             w->slot[count] = at;
             if (at >= 0)
@@ -313,10 +316,12 @@ static void reply(struct td_request *r, const struct worker *w, const struct td_
 static int find(struct td_request *r, const char *which, struct td_hw *hw, struct td_snapshot **s, struct tp_err *e)
 {
     struct td_registry *g = td_req_daemon(r)->registry;
-    const char *name = td_req_param(r, 0);
-    bool hit = td_registry_hardware_peek(g, name, hw);
-    int rc = 0;
+    char name[ST_ID_MAX + 1];
+    int rc = td_dialect_hardware(r, name, e);
+    bool hit = rc == 0 && td_registry_hardware_peek(g, name, hw);
 
+    if (rc != 0)
+        return rc;
     if (!td_req_may_wait(r) && (!hit || (which[0] >= '0' && which[0] <= '9')))
         return 1;
     td_count(td_req_daemon(r)->metrics, hit ? TD_C_HW_HIT : TD_C_HW_MISS, 1);

@@ -1,5 +1,7 @@
 /* The records of one request body, one at a time, in any of the three input forms of API.md (Records):
- * NDJSON lines; {"records": [record, ...]}; {"task": [...], "states": [[stages, steps], ...]}.
+ * NDJSON lines; {"records": [record, ...]}; {"task": [...], "states": [[stages, steps], ...]}; and for MetaSchedule
+ * {"format": "metaschedule", "workload": name, "workloads": [...], "target": ..., "args_info": [...], "records":
+ * [tuning record, ...]}, "format" first and "records" last, the others as needed (proto/ms.h).
  *
  * A record that cannot be used never fails its neighbours. An envelope that is broken fails the whole body, possibly
  * only at its end: a writer must read to the end before it stores anything. One owner, one thread; the bytes must
@@ -25,8 +27,12 @@ void tp_body_limit(struct tp_body *b, size_t bytes);
  * body as a whole is unusable (BAD_BODY, NO_RECORDS) or memory ran out (NO_MEMORY): stop. NDJSON: blank lines and lines
  * starting with '#' or ' ' are skipped, a trailing '\r' is stripped, a torn last line is one unusable record, a line
  * over TP_MAX_LINE is TOO_LONG. */
+/* With MetaSchedule, pointers are into the tuning record, or, from "/i" on, into the record that it became. */
 int tp_body_next(struct tp_body *b, struct tp_record *r, struct tp_err *e);
 long tp_body_index(const struct tp_body *b); /* index of the record that tp_body_next() returned last */
 long tp_body_line(const struct tp_body *b);  /* its 1-based physical line; 0 for the JSON forms */
+
+/* Does a JSON body begin with "format": "metaschedule"? Looks at the first key only. */
+bool tp_body_is_metaschedule(const char *bytes, size_t n);
 
 #endif

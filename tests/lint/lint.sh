@@ -42,7 +42,7 @@ else
 fi
 
 if command -v mandoc >/dev/null; then
-    for m in docs/*.[58]; do
+    for m in docs/*.[158]; do
         [ -e "$m" ] || continue
         mandoc -T lint -W warning "$m" || bad "$m: mandoc"
     done
