@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* Lines of programs from .. from + n - 1 without a result. */
 static struct bb_text unmeasured(int from, int n)
@@ -91,6 +92,20 @@ static struct bb_text answer(const struct bb_reply *r, size_t i, const char *res
     struct bb_text t = bb_printf("{\"i\": %s, \"r\": %s, \"v\": \"v0.6\"}\n", inputs, result);
     free(inputs);
     return t;
+}
+
+/* The route takes JSON and at most 1 MiB of it. */
+static void control_bodies_only(const char *path)
+{
+    enum { BIG = (1 << 20) + 1 };
+    char *body = malloc(BIG);
+    memset(body, ' ', BIG);
+    struct tc_request q = {.method = "POST", .path = path, .body = body, .n = BIG, .content_type = "application/json"};
+    bb_problem(bb_call(&q), 413, "body-too-large");
+    q.n = 2;
+    q.content_type = "application/x-ndjson";
+    bb_problem(bb_call(&q), 415, "unsupported-media-type");
+    free(body);
 }
 
 /* ---- candidates ---- */
@@ -364,6 +379,7 @@ START_TEST(bad_selections_are_refused)
     bb_problem(bb_json("POST", "{\"budget\": 3}", "/v1/hardware/none-such/selections"), 404, "unknown-hardware");
     bb_problem(bb_json("POST", "{\"budget\": 3}", "/v1/hardware/unselected/selections?x=1"), 400, "bad-parameter");
     bb_problem(bb_get("/v1/hardware/unselected/selections"), 405, "method-not-allowed");
+    control_bodies_only("/v1/hardware/unselected/selections");
     counts_are("unselected", 3, 0, 0, 0, 0);
 }
 END_TEST
@@ -552,6 +568,10 @@ START_TEST(bad_leases_are_refused)
     bb_problem(bb_json("POST", "", "/v1/leases/0123/renew"), 404, "unknown-lease");
     bb_problem(bb_delete("/v1/leases/%%27%%20or%%201=1"), 404, "unknown-lease");
     bb_problem(bb_get("/v1/leases/%s", token), 405, "method-not-allowed");
+    bb_problem(bb_get("/v1/leases/%s/renew", token), 405, "method-not-allowed");
+    bb_problem(bb_get("/v1/hardware/unleased/leases"), 405, "method-not-allowed");
+    control_bodies_only("/v1/hardware/unleased/leases");
+    control_bodies_only(bb_printf("/v1/leases/%s/renew", token).p);
     counts_are("unleased", 0, 2, 1, 0, 0);
 }
 END_TEST
@@ -592,6 +612,41 @@ START_TEST(pool_selection_and_leases_survive_a_restart)
 }
 END_TEST
 
+static void limit_files(const struct tc_daemon *d, rlim_t bytes)
+{
+    struct rlimit l = {bytes, RLIM_INFINITY};
+    ck_assert_int_eq(prlimit(tc_daemon_pid(d), RLIMIT_FSIZE, &l, NULL), 0);
+}
+
+/* No file can grow any more: every write is refused as 507, nothing is half done, and all goes on when there is room.
+ */
+START_TEST(a_full_disk_refuses_every_write_and_loses_nothing)
+{
+    struct tc_daemon *d = bb_start(bb_path("full"), NULL);
+    bb_put_hardware("full");
+    pool("full", 0, 9);
+    chosen("full", "{\"budget\": 6}");
+    struct bb_reply *l = lease("full", "a", 2, 600);
+    const char *token = tc_str(l->json, "/lease");
+    limit_files(d, 1);
+    bb_problem(post("full", "candidates", unmeasured(100, 2)), 507, "disk-full");
+    bb_problem(bb_json("POST", "{\"budget\": 1}", "/v1/hardware/full/selections"), 507, "disk-full");
+    bb_problem(bb_json("POST", "{\"agent\": \"b\"}", "/v1/hardware/full/leases"), 507, "disk-full");
+    bb_problem(bb_json("POST", "{\"ttl_seconds\": 700}", "/v1/leases/%s/renew", token), 507, "disk-full");
+    bb_problem(bb_delete("/v1/leases/%s", token), 507, "disk-full");
+    bb_problem(post("full", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 507, "disk-full");
+    bb_status(bb_get("/v1/hardware/full/candidates"), 200);
+    counts_are("full", 3, 4, 2, 0, 0);
+    limit_files(d, RLIM_INFINITY);
+    bb_counts(post("full", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
+    bb_status(bb_delete("/v1/leases/%s", token), 200);
+    pool("full", 100, 2);
+    chosen("full", "{\"budget\": 1}");
+    counts_are("full", 4, 6, 0, 1, 0);
+    bb_stop(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/candidates");
@@ -621,5 +676,6 @@ int main(void)
     tc = bb_case_own(s, "daemons of their own", 60);
     tcase_add_test(tc, the_pool_of_a_hardware_is_limited);
     tcase_add_test(tc, pool_selection_and_leases_survive_a_restart);
+    tcase_add_test(tc, a_full_disk_refuses_every_write_and_loses_nothing);
     return bb_main(s);
 }
