@@ -87,7 +87,8 @@ START_TEST(replay_fails_dies_and_stops_on_demand)
 }
 END_TEST
 
-/* 0.05 s, doubled up to 1 s: 5 pauses in the first 1.55 s, then at most one a second, and always the agent's own end. */
+/* 0.05 s, doubled up to 1 s: 5 pauses in the first 1.55 s, then at most one a second, and always the agent's own end.
+ */
 START_TEST(an_idle_replay_asks_less_and_less)
 {
     static const char *const wait[] = {"--wait", "--seconds", "2.5", NULL};
