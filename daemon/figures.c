@@ -4,6 +4,7 @@
  * either calls td_figures_show() after the commit. Any thread. */
 #include "daemon/figures.h"
 
+#include "daemon/drift.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
@@ -100,10 +101,17 @@ static int read_result(void *arg, const struct st_evaluation *v)
     return 0;
 }
 
-/* td_hw_gauge_fn; arg: a reader. */
+struct source {
+    struct td_drift *drift;
+    struct st_reader *reader;
+};
+
+/* td_hw_gauge_fn; arg: struct source. */
 static bool newest(void *arg, const char *hardware, double *v)
 {
-    struct st_reader *r = arg;
+    const struct source *from = arg;
+    struct st_reader *r = from->reader;
+    struct td_drift_view drift;
     struct st_hardware hw = {0};
     int64_t model = 0;
     bool found = false;
@@ -117,6 +125,11 @@ static bool newest(void *arg, const char *hardware, double *v)
         if (model != 0)
             st_evaluation_list(r, hw.id, model, 0, 1, read_result, v, NULL);
     }
+    if (model != 0 && td_drift_get(from->drift, hardware, &drift) && drift.model == model) {
+        v[TD_HW_LATENCY_ERROR] = drift.error;
+        v[TD_HW_LATENCY_BIAS] = drift.bias;
+        v[TD_HW_LATENCY_DRIFT] = drift.ratio;
+    }
     for (int i = 0; i < TD_HW_GAUGES; i++)
         found |= !isnan(v[i]);
     st_hardware_clear(&hw);
@@ -125,8 +138,10 @@ static bool newest(void *arg, const char *hardware, double *v)
 
 void td_figures_show(struct td_daemon *d, struct st_reader *r, const char *hardware)
 {
+    struct source from = {d->drift, r};
+
     if (d->metrics != NULL)
-        td_hw_gauges(d->metrics, hardware, newest, r);
+        td_hw_gauges(d->metrics, hardware, newest, &from);
 }
 
 int td_figures_keep(struct td_daemon *d, struct st_reader *r, const char *hardware, int64_t hw, int64_t model,

@@ -57,6 +57,9 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
     X(created)                                                                                                         \
     X(metrics)
 
+/* Written only when there is something: files without it stay what they were. */
+#define OPTIONAL_FIELDS(X) X(training)
+
 /* What a file may hold: the weights, then what stands beside them, by prefix of the tensors' names. */
 enum { SETS = 1 + TM_BESIDES, TENSOR_NAME = 80 };
 static const char *const prefix[SETS] = {"", "fisher.", "anchor.", "start."};
@@ -133,6 +136,7 @@ static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
     if (!memchr(p->field, '\0', sizeof p->field))                                                                      \
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata %s is not terminated", #field);
     TEXT_FIELDS(X)
+    OPTIONAL_FIELDS(X)
 #undef X
 #define X(field)                                                                                                       \
     if (p->field < 0)                                                                                                  \
@@ -149,6 +153,8 @@ static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata created is not an RFC 3339 time");
     if (p->metrics[0] && !object_text_ok(p->metrics))
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata metrics is not the text of a JSON object");
+    if (p->training[0] && !object_text_ok(p->training))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata training is not the text of a JSON object");
     if (p->n_parents < 0 || p->n_parents > (int)(sizeof p->parents / sizeof p->parents[0]))
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents: %d of them, at most 8", p->n_parents);
     for (int i = 0; i < p->n_parents; i++)
@@ -204,6 +210,11 @@ static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struc
     put_text(b, "calibration", &text);
 #define X(field) put_pair(b, #field, p->field);
     TEXT_FIELDS(X)
+#undef X
+#define X(field)                                                                                                       \
+    if (p->field[0])                                                                                                   \
+        put_pair(b, #field, p->field);
+    OPTIONAL_FIELDS(X)
 #undef X
 #define X(field) tp_buf_printf(b, ",\"%s\":\"%" PRId64 "\"", #field, p->field);
     COUNT_FIELDS(X)
@@ -413,6 +424,7 @@ static int read_provenance(const json_t *meta, struct tm_provenance *p, struct t
         memcpy(p->field, s, n);                                                                                        \
     }
     TEXT_FIELDS(X)
+    OPTIONAL_FIELDS(X)
 #undef X
 #define X(field)                                                                                                       \
     if ((s = text_of(meta, #field))) {                                                                                 \

@@ -36,7 +36,8 @@ static void setup(void)
     sf_hardware("a", "cpu", "cpu");
     sf_hardware("b", "cpu", "cpu");
     daemon_ = (struct td_daemon){.store = sf_store};
-    ck_assert_msg(td_jobs_new(&daemon_, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_msg(td_jobs_new(&daemon_, NULL, NULL, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     rd = sf_reader();
 }
 
@@ -331,7 +332,8 @@ START_TEST(a_stopped_runner_leaves_its_jobs_interrupted)
 
     wait_started(1);
     td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(first), "\"state\": \"failed\""));
     ck_assert(has(show(first), "\"error\": \"interrupted: "));
     ck_assert(has(show(second), "\"state\": \"failed\""));
@@ -346,7 +348,8 @@ START_TEST(jobs_left_by_a_crash_are_interrupted_at_start)
     row.params = strdup("{}");
     ck_assert_int_eq(st_job_insert(sf_store, &row, NULL), 0);
     td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(row.id), "\"state\": \"failed\""));
     ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
     st_job_clear(&row);
@@ -368,7 +371,8 @@ START_TEST(a_full_disk_does_not_keep_the_runner_from_starting)
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
     tight = (struct rlimit){.rlim_cur = 1, .rlim_max = old.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    ck_assert_msg(td_jobs_new(&daemon_, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_msg(td_jobs_new(&daemon_, NULL, NULL, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(row.id), "\"state\": \"failed\""));
     ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
     ck_assert_int_eq(td_jobs_submit(jobs, "retrain", "a", "cpu", "{}", good, &id, &existing, &e), -TP_E_DISK_FULL);
