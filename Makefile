@@ -70,7 +70,7 @@ HTTP_COMMON := $(call obj,$(filter-out $(wildcard tests/http/test_*.c),$(call sr
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http lint bench fuzz install clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http lint bench kb fuzz install clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -176,7 +176,7 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-bench-lane: $(BUILD)/tcld
+bench-lane bench-adapt: $(BUILD)/tcld
 bench-fleet: $(BUILD)/tcld $(BUILD)/replay
 bench-http: $(BUILD)/tcld $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
@@ -189,6 +189,8 @@ $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OB
 
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
+kb: $(BUILD)/lab ## train the starter knowledge (config/kb) from the logs of ../shared
+	$(Q)LAB=$(BUILD)/lab sh config/kb/train.sh
 fuzz: ## libFuzzer on the parsers, FUZZ_SECONDS=60 each (clang)
 	$(Q)$(MAKE) --no-print-directory CC=clang SAN=address,undefined CFLAGS=-fsanitize=fuzzer-no-link build/san-address-undefined/libtcl.a
 	$(Q)for t in $(FUZZ); do \
@@ -206,6 +208,8 @@ install: all ## install under DESTDIR and PREFIX
 	install -m 644 proto/tclfeat.h proto/record.h proto/target.h proto/buf.h proto/err.h proto/errors.def proto/steps.def $(DESTDIR)$(PREFIX)/include/proto/
 	install -m 644 docs/tcld.8 $(DESTDIR)$(PREFIX)/share/man/man8/
 	install -m 644 docs/tcld.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/
+	install -d $(DESTDIR)$(PREFIX)/share/tcld/kb
+	install -m 644 config/kb/cpu.safetensors config/kb/gpu.safetensors $(DESTDIR)$(PREFIX)/share/tcld/kb/
 	[ -e $(DESTDIR)/etc/tcld/tcld.conf ] || install -m 644 config/tcld.conf $(DESTDIR)/etc/tcld/
 	sed 's|/usr/sbin/tcld|$(PREFIX)/sbin/tcld|' systemd/tcld.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/tcld.service
 

@@ -5,6 +5,7 @@
  * each is published once or not at all, and nobody ever sees half of one. On a job thread. */
 #include "daemon/adapt_job.h"
 
+#include "ckd/adapt.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
@@ -12,6 +13,7 @@
 #include "daemon/metrics.h"
 #include "daemon/recalibrate.h"
 #include "daemon/registry.h"
+#include "daemon/story.h"
 #include "daemon/train_parts.h"
 
 #include <math.h>
@@ -24,7 +26,7 @@
 static const struct {
     const char *name;
     double from, to;
-} span[] = {{"load", 0, 0.05},     {"probe", 0.05, 0.08}, {"learn", 0.08, 0.6},    {"judge", 0.6, 0.62},
+} span[] = {{"load", 0, 0.05},     {"probe", 0.05, 0.08},  {"learn", 0.08, 0.6},  {"judge", 0.6, 0.62},
             {"teach", 0.62, 0.92}, {"settle", 0.92, 0.96}, {"publish", 0.96, 1.0}};
 
 struct run {
@@ -53,94 +55,6 @@ struct run {
     int64_t ac_id, new_kb_id;
     bool kb_activated;
 };
-
-/* ---- shared with pretrain ---- */
-void td_put_gate(struct tp_buf *b, const struct tk_verdict *v)
-{
-    tp_buf_printf(b, "{\"decision\": \"%s\"", tk_gate_name(v->gate));
-    td_put_num(b, "concordance", v->concordance.mean);
-    td_put_num(b, "lower", v->concordance.lower);
-    tp_buf_printf(b, ", \"tasks\": %u, \"programs\": %u, \"reason\": \"%s\"}", v->concordance.tasks,
-                  v->concordance.programs, v->reason);
-}
-
-void td_put_brief(struct tp_buf *b, const struct tm_metrics *m)
-{
-    if (m->tasks == 0) {
-        tp_buf_puts(b, "null");
-        return;
-    }
-    tp_buf_printf(b, "{\"tasks\": %u, \"programs\": %u", m->tasks, m->programs);
-    td_put_num(b, "top1_mean", m->top1_mean);
-    td_put_num(b, "pairwise", m->pairwise);
-    tp_buf_putc(b, '}');
-}
-
-void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed)
-{
-    time_t t = (time_t)created;
-    struct tm tm;
-
-    *p = (struct tm_provenance){.seed = seed};
-    if (gmtime_r(&t, &tm) != NULL)
-        strftime(p->created, sizeof p->created, "%Y-%m-%dT%H:%M:%SZ", &tm);
-}
-
-void td_fill_training(struct tm_provenance *p, const char *text)
-{
-    if (text != NULL && strlen(text) < sizeof p->training)
-        memcpy(p->training, text, strlen(text) + 1);
-}
-
-void td_kb_changed(struct td_daemon *d, struct st_reader *r, const char *family)
-{
-    struct td_members m = {0};
-
-    if (d->metrics != NULL)
-        td_count(d->metrics, TD_C_SWAPS, 1);
-    if (td_members_list(r, family, NULL, &m, NULL) != 0)
-        return;
-    for (size_t i = 0; i < m.n; i++) {
-        if (m.v[i].active_model != 0)
-            continue;
-        td_recal_note(d->recal, m.v[i].name);
-        td_figures_show(d, r, m.v[i].name);
-    }
-    td_members_free(&m);
-}
-
-struct search {
-    int64_t job, id;
-    char *metrics;
-};
-
-static int of_job(void *arg, const struct st_model *m)
-{
-    struct search *x = arg;
-
-    if (m->job != x->job)
-        return 0;
-    x->id = m->id;
-    x->metrics = strdup(m->metrics != NULL ? m->metrics : "{}");
-    return 1;
-}
-
-int td_published_by(const struct td_job *j, struct st_reader *r, const char *role, const char *owner, int64_t *id,
-                    char **metrics, struct tp_err *e)
-{
-    struct search x = {.job = td_job_id(j)};
-    int rc = st_model_list(r, role, owner, 0, -1, of_job, &x, e);
-
-    if (rc == 0 && x.id != 0 && x.metrics == NULL)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for what a model's row keeps");
-    if (rc != 0 || metrics == NULL)
-        free(x.metrics);
-    else
-        *metrics = x.metrics;
-    if (rc == 0)
-        *id = x.id;
-    return rc;
-}
 
 /* ---- progress ---- */
 static void report(struct run *x, const char *phase, double fraction)
@@ -189,8 +103,8 @@ static int progress(void *arg, const struct tk_progress *p)
 /* ---- state across restarts ---- */
 static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
 {
-    json_t *o = json_pack("{s:I, s:I, s:s}", "kb", (json_int_t)x->kb_id, "starts", starts, "phase",
-                          tk_phase_name(x->s.phase));
+    json_t *o =
+        json_pack("{s:I, s:I, s:s}", "kb", (json_int_t)x->kb_id, "starts", starts, "phase", tk_phase_name(x->s.phase));
     int rc = o != NULL ? td_job_note(x->folder, o, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for the state of a job");
 
     json_decref(o);
@@ -403,7 +317,7 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     if (tried || x->s.new_kb != NULL)
         tp_buf_printf(b, "\"%s\"", a->reason);
     else
-        tp_buf_puts(b, !x->s.activated ? "\"The model does not answer, so it teaches nobody.\""
+        tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
                        : x->params.never ? "\"Only a candidate was asked for.\""
                                          : "\"The gate keeps the two apart.\"");
 }
@@ -557,8 +471,9 @@ static int put_older(struct run *x, struct tp_buf *b, struct tp_err *e)
 
 static void put_new_kb(struct tp_buf *b, const struct run *x)
 {
-    tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ",
-                  (long long)x->watermark, x->kb_id == 0 ? "founded" : "accepted");
+    tp_buf_printf(b,
+                  "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ", (long long)x->watermark,
+                  x->kb_id == 0 ? "founded" : "accepted");
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, x->kb_id == 0 ? &x->s.cl : &x->s.kd);
@@ -643,8 +558,8 @@ static int publish(struct run *x, struct tp_err *e)
     if (rc == 0 && x->ac_id == 0)
         rc = publish_ac(x, e);
     else if (rc == 0)
-        x->verdict.judgement.decision = strstr(x->ac_text, "\"decision\": \"activated\"") != NULL ? TK_ACTIVATED
-                                                                                              : TK_KEPT_CHAMPION;
+        x->verdict.judgement.decision =
+            strstr(x->ac_text, "\"decision\": \"activated\"") != NULL ? TK_ACTIVATED : TK_KEPT_CHAMPION;
     if (rc != 0 || x->s.new_kb == NULL || x->verdict.judgement.decision != TK_ACTIVATED)
         return rc;
     rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->new_kb_id, NULL, e);

@@ -70,9 +70,8 @@ static void put_similar(struct tp_buf *b, const struct similar *s, const char *k
     else if (!s->same_kind)
         tp_buf_printf(b, "\"Knowledge of %s hardware is not used for %s hardware.\"", s->hw->kind, kind);
     else
-        tp_buf_puts(b, s->hw->active_model != 0
-                           ? "\"Not measured yet: the next retrain in mode adapt asks its model.\""
-                           : "\"It has no model of its own that could be asked.\"");
+        tp_buf_puts(b, s->hw->active_model != 0 ? "\"Not measured yet: the next retrain in mode adapt asks its model.\""
+                                                : "\"It has no model of its own that could be asked.\"");
     tp_buf_putc(b, '}');
 }
 

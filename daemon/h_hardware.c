@@ -80,7 +80,8 @@ static void print_watch(struct td_drift *drift, const struct st_hardware *h, str
         tp_buf_puts(b, "null");
 }
 
-static int print_detail(struct td_drift *drift, struct st_reader *r, const struct st_hardware *h, struct tp_buf *b, struct tp_err *e)
+static int print_detail(struct td_drift *drift, struct st_reader *r, const struct st_hardware *h, struct tp_buf *b,
+                        struct tp_err *e)
 {
     struct st_counts c = {0};
     int64_t kb = 0, stale, candidates[ST_CANDIDATE_STATES];

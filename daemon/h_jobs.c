@@ -20,8 +20,8 @@ static int read_sources(const json_t *sources, struct td_train_params *p, struct
     if (sources == NULL)
         return 0;
     if (!json_is_array(sources) || json_array_size(sources) > TD_TRAIN_SOURCES_MAX)
-        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" must be an array of at most %d hardware names",
-                          (int)TD_TRAIN_SOURCES_MAX);
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources",
+                          "\"sources\" must be an array of at most %d hardware names", (int)TD_TRAIN_SOURCES_MAX);
     json_array_foreach(sources, i, x)
     {
         if (!json_is_string(x) || json_string_length(x) != strlen(json_string_value(x)) ||

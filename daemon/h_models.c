@@ -1,7 +1,6 @@
 /* Models: history, weights up and down, activation; families.
  *
  * Every GET carries a strong ETag. Weights are sent only when they are the ones that were published. */
-#include "daemon/adapt_job.h"
 #include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
@@ -11,6 +10,7 @@
 #include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/snapshot.h"
+#include "daemon/story.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ struct td_job {
     int64_t id;
     char lane[ST_ID_MAX + 1];
     td_job_run run;
-    _Atomic bool cancel; /* asked to stop, by whom ever */
+    _Atomic bool cancel;   /* asked to stop, by whom ever */
     _Atomic bool given_up; /* ... by a client: it does not go on after a restart */
     _Atomic bool kept;     /* it has a folder of its own */
     /* The rest is guarded by td_jobs.mu; row's id, kind, hardware, params do not change. */
@@ -28,7 +28,7 @@ struct td_job {
 
 struct td_jobs {
     struct td_daemon *d;
-    char *dir; /* of the kept jobs' folders; NULL none */
+    char *dir;                 /* of the kept jobs' folders; NULL none */
     pthread_mutex_t submit_mu; /* one submission at a time, so that equal ones meet; taken before mu */
     pthread_mutex_t mu;        /* guards what follows and the jobs' live part; nothing is waited for under it */
     pthread_cond_t work;       /* something to run, or stop */

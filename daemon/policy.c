@@ -87,8 +87,7 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
     return 0;
 }
 
-static int check(struct td_daemon *d, struct st_reader *r, const struct st_hardware *hw, int64_t *job,
-                 struct tp_err *e)
+static int check(struct td_daemon *d, struct st_reader *r, const struct st_hardware *hw, int64_t *job, struct tp_err *e)
 {
     struct td_train_params params = {.automatic = true};
     struct tp_buf text = {0};

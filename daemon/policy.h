@@ -11,8 +11,8 @@ enum {
 };
 
 struct td_policy {
-    int64_t measurements; /* retrain after so many new ones; 0: not for that */
-    double drift;         /* retrain when the latency error has grown by this factor; 0: not for that */
+    int64_t measurements;     /* retrain after so many new ones; 0: not for that */
+    double drift;             /* retrain when the latency error has grown by this factor; 0: not for that */
     int64_t cooldown_seconds; /* from the start of the hardware's last retrain, automatic or not */
 };
 bool td_policy_on(const struct td_policy *p);

@@ -4,12 +4,14 @@
  * The state that survives a restart is the knowledge base after the last source that was finished. On a job thread. */
 #include "daemon/pretrain_job.h"
 
+#include "ckd/adapt.h"
 #include "daemon/adapt_job.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
+#include "daemon/story.h"
 #include "daemon/train_job.h"
 #include "daemon/train_parts.h"
 
@@ -167,7 +169,8 @@ static int recall(struct run *x, struct tp_err *e)
         return tp_fail(e, TP_E_INTERRUPTED, "tcld stopped %d times while the job learned from its source number %u",
                        TD_ADAPT_STARTS, x->done + 1);
     if (x->done > x->n)
-        return tp_fail(e, TP_E_INTERRUPTED, "hardware that the job had learned from was deleted while tcld was stopped");
+        return tp_fail(e, TP_E_INTERRUPTED,
+                       "hardware that the job had learned from was deleted while tcld was stopped");
     if (x->done > 0 && kb_path(x, x->done, path, sizeof path))
         rc = tk_kb_load(path, &x->kb, NULL, e);
     return rc != 0 ? rc : save_note(x, starts + 1, e);
@@ -373,8 +376,8 @@ static int judge(struct run *x, struct tp_err *e)
         snprintf(v->reason, sizeof v->reason, "The family had no knowledge base.");
     } else if (!(gain >= -TK_MARGIN)) {
         v->decision = TK_KEPT_CHAMPION;
-        snprintf(v->reason, sizeof v->reason, "Quality on the sources' held-out programs changes by %+.4f (limit %.3f).",
-                 gain, -TK_MARGIN);
+        snprintf(v->reason, sizeof v->reason,
+                 "Quality on the sources' held-out programs changes by %+.4f (limit %.3f).", gain, -TK_MARGIN);
     } else if ((rc = forgets(x, &a, e)) == 0 && !a.accepted) {
         v->decision = TK_KEPT_CHAMPION;
         memcpy(v->reason, a.reason, sizeof v->reason);

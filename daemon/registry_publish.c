@@ -310,7 +310,8 @@ int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t i
         rc = st_model_get(g->write_reader, id, &row, e);
     if (rc == 0 && (strcmp(row.role, "kb") != 0 || strcmp(row.owner, family) != 0))
         rc = tp_fail(e, TP_E_CONFLICT,
-                     "model %" PRId64 " belongs to %s \"%s\"; only knowledge bases of family \"%s\" can be its active one",
+                     "model %" PRId64
+                     " belongs to %s \"%s\"; only knowledge bases of family \"%s\" can be its active one",
                      id, strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, family);
     if (rc == 0)
         rc = activate_row(g, &row, family, family, active, changed, e);

@@ -4,10 +4,10 @@
 #include "daemon/starter.h"
 
 #include "ckd/kb.h"
-#include "daemon/adapt_job.h"
 #include "daemon/figures.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
+#include "daemon/story.h"
 
 #include <pthread.h>
 #include <stdio.h>

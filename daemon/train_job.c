@@ -158,7 +158,8 @@ static int train(struct run *x, struct tp_err *e)
     o.seed = (uint64_t)x->params.seed;
     o.threads = x->d->threads.train > 0 ? x->d->threads.train : 1;
     report(x, "train", LOADED);
-    rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x, e);
+    rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x,
+                  e);
     x->train_seconds = now() - start;
     return rc;
 }

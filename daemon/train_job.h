@@ -15,10 +15,10 @@ enum {
     TD_TRAIN_EPOCHS_MAX = 60
 };
 
-/* The job of any mode (td_job_run). Result of finetune: {"decision": "activated" | "kept-champion" | "candidate", "reason", "gain", "model":
- * id, "challenger": {figures}, "champion": {"model", figures} | null, "holdout": "task" | "record", "start": "warm" |
- * "fresh", "programs", "tasks", "epochs", "epoch", "loss", "train_seconds"}. A challenger that
- * loses is kept, in state "rejected". */
+/* The job of any mode (td_job_run). Result of finetune: {"decision": "activated" | "kept-champion" | "candidate",
+ * "reason", "gain", "model": id, "challenger": {figures}, "champion": {"model", figures} | null, "holdout": "task" |
+ * "record", "start": "warm" | "fresh", "programs", "tasks", "epochs", "epoch", "loss", "train_seconds"}. A challenger
+ * that loses is kept, in state "rejected". */
 int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e);
 
 #endif

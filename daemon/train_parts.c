@@ -32,10 +32,9 @@ int td_train_set_load(struct st_reader *r, const struct td_train_want *want, str
     }
     s.train = calloc(s.data.ds->n, sizeof *s.train);
     s.valid = calloc(s.data.ds->n, sizeof *s.valid);
-    rc = s.train != NULL && s.valid != NULL
-             ? tk_holdout_split(s.data.ds, (const uint8_t(*)[16])s.data.key, s.train, &s.n_train, s.valid, &s.n_valid,
-                                &s.by_record, e)
-             : tp_fail(e, TP_E_NO_MEMORY, "no memory to split the measurements");
+    rc = s.train != NULL && s.valid != NULL ? tk_holdout_split(s.data.ds, (const uint8_t(*)[16])s.data.key, s.train,
+                                                               &s.n_train, s.valid, &s.n_valid, &s.by_record, e)
+                                            : tp_fail(e, TP_E_NO_MEMORY, "no memory to split the measurements");
 out:
     if (rc == 0)
         *out = s;

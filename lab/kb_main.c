@@ -20,7 +20,8 @@ enum { SOURCES_MAX = 16, NOT_MAX = 16 };
 
 static const char usage[] =
     "usage: lab kb --out FILE [OPTION...] NAME:LICENCE:LOGS...\n"
-    "  NAME:LICENCE:LOGS   a source, in the order of learning: its hardware, the licence of its logs, a file or folder\n"
+    "  NAME:LICENCE:LOGS   a source, in the order of learning: its hardware, the licence of its logs, a file or "
+    "folder\n"
     "  --out FILE          the knowledge base\n"
     "  --not FILE          workload keys, one a line, that are not learned; a source's programs of them tell how good\n"
     "                      the knowledge base is on new tasks. May be given again\n"
@@ -40,7 +41,7 @@ struct source {
 
 struct maker {
     const char *out;
-    char **not[NOT_MAX];
+    char * * not [NOT_MAX];
     size_t n_not[NOT_MAX], not_lists;
     uint32_t per_task;
     int epochs, threads;
@@ -59,7 +60,7 @@ static int by_text(const void *a, const void *b)
 static bool left_out(const struct maker *k, const char *key)
 {
     for (size_t i = 0; i < k->not_lists; i++)
-        if (bsearch(&key, k->not[i], k->n_not[i], sizeof key, by_text))
+        if (bsearch(&key, k->not [i], k -> n_not[i], sizeof key, by_text))
             return true;
     return false;
 }
@@ -196,9 +197,8 @@ static int train(struct maker *k, enum tp_target_kind kind, struct tk_kb **kb, s
     }
     for (uint32_t i = 0; i < k->n; i++) {
         const struct source *s = &k->source[i];
-        source[i] = (struct tk_source){.name = s->name,
-                                       .train = {s->ds, s->train, s->n_train},
-                                       .valid = {s->ds, s->valid, s->n_valid}};
+        source[i] = (struct tk_source){
+            .name = s->name, .train = {s->ds, s->train, s->n_train}, .valid = {s->ds, s->valid, s->n_valid}};
     }
     return tk_pretrain(&p, NULL, 0, k->refused, kb, e);
 }
@@ -273,7 +273,7 @@ static bool take(struct maker *k, int option, char *text)
         k->out = text;
         return true;
     case 'x':
-        if (k->not_lists == NOT_MAX || tl_keys_read(text, &k->not[k->not_lists], &k->n_not[k->not_lists]))
+        if (k->not_lists == NOT_MAX || tl_keys_read(text, &k->not [k->not_lists], &k -> n_not[k->not_lists]))
             return false;
         k->not_lists++;
         return true;
@@ -292,14 +292,11 @@ static bool take(struct maker *k, int option, char *text)
 
 int tl_kb_main(int argc, char **argv)
 {
-    static const struct option options[] = {{"out", required_argument, NULL, 'o'},
-                                            {"not", required_argument, NULL, 'x'},
-                                            {"per-task", required_argument, NULL, 'p'},
-                                            {"epochs", required_argument, NULL, 'e'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"seed", required_argument, NULL, 's'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {
+        {"out", required_argument, NULL, 'o'},      {"not", required_argument, NULL, 'x'},
+        {"per-task", required_argument, NULL, 'p'}, {"epochs", required_argument, NULL, 'e'},
+        {"threads", required_argument, NULL, 't'},  {"seed", required_argument, NULL, 's'},
+        {"help", no_argument, NULL, 'h'},           {0}};
     struct maker *k = calloc(1, sizeof *k);
     struct tm_provenance *p = calloc(1, sizeof *p);
     struct tk_kb *kb = NULL;
@@ -343,7 +340,7 @@ out:
     for (uint32_t i = 0; k && i < k->n; i++)
         source_free(&k->source[i]);
     for (size_t i = 0; k && i < k->not_lists; i++)
-        tl_keys_free(k->not[i], k->n_not[i]);
+        tl_keys_free(k->not [i], k -> n_not[i]);
     tk_kb_free(kb);
     free(k);
     free(p);

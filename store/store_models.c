@@ -254,8 +254,7 @@ static int activate_kb(struct st_db *db, void *arg, struct tp_err *e)
     st_q_text(&q, a->hardware);
     int rc = st_q_first(&q, &present, e);
     if (rc <= 0)
-        return rc < 0 ? rc
-                      : tp_fail(e, TP_E_UNKNOWN_FAMILY, "no hardware belongs to a family \"%.63s\"", a->hardware);
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_FAMILY, "no hardware belongs to a family \"%.63s\"", a->hardware);
     q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
     st_q_int(&q, a->id);
     rc = st_q_step(&q, e);

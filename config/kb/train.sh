@@ -17,6 +17,6 @@ case ${1:-all} in cpu|all)
 esac
 case ${1:-all} in gpu|all)
     # shellcheck disable=SC2046
-    "$lab" kb --out "$out/gpu.safetensors" ${THREADS:+--threads "$THREADS"} \
+    "$lab" kb --out "$out/gpu.safetensors" --per-task 100 ${THREADS:+--threads "$THREADS"} \
         $(not v100 k80 mi50) "$(mit v100)" "$(mit k80)" "$(mit mi50)" ;;
 esac

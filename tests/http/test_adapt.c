@@ -221,7 +221,8 @@ END_TEST
 START_TEST(a_candidate_knowledge_base_is_activated_and_rolled_back)
 {
     int64_t before = kb_of("fam");
-    json_t *job = bb_train("one", "{\"mode\": \"pretrain\", \"epochs\": 1, \"activate\": \"never\", \"sources\": [\"one\"]}");
+    json_t *job =
+        bb_train("one", "{\"mode\": \"pretrain\", \"epochs\": 1, \"activate\": \"never\", \"sources\": [\"one\"]}");
     int64_t id = tc_int(job, "/result/model", 0);
     ck_assert_str_eq(tc_str(job, "/result/decision"), "candidate");
     ck_assert_int_eq(kb_of("fam"), before);
@@ -268,9 +269,9 @@ START_TEST(sources_that_cannot_be_are_refused)
     bb_problem(bb_json("POST", "{\"mode\": \"adapt\"}", "/v1/hardware/lone/retrain"), 409, "not-enough-data");
     bb_problem(bb_json("POST", "{\"mode\": \"finetune\", \"sources\": [\"lone\"]}", "/v1/hardware/lone/retrain"), 400,
                NULL);
-    bb_problem(bb_json("POST", "{\"mode\": \"pretrain\", \"sources\": [\"lone\", \"lone\"]}",
-                       "/v1/hardware/lone/retrain"),
-               400, NULL);
+    bb_problem(
+        bb_json("POST", "{\"mode\": \"pretrain\", \"sources\": [\"lone\", \"lone\"]}", "/v1/hardware/lone/retrain"),
+        400, NULL);
     json_t *job = bb_wait(bb_retrain("lone", "{\"mode\": \"pretrain\", \"sources\": [\"nobody\"]}"));
     ck_assert_str_eq(tc_str(job, "/state"), "failed");
     ck_assert_ptr_nonnull(strstr(tc_str(job, "/error"), "unknown-hardware"));

@@ -178,7 +178,8 @@ START_TEST(a_job_that_is_killed_again_and_again_in_one_phase_fails)
     }
     const json_t *job = bb_get("/v1/jobs/%lld", (long long)id)->json;
     ck_assert_str_eq(tc_str(job, "/state"), "failed");
-    ck_assert_ptr_nonnull(strstr(tc_str(job, "/error"), "interrupted: tcld stopped 4 times while the job was in phase"));
+    ck_assert_ptr_nonnull(
+        strstr(tc_str(job, "/error"), "interrupted: tcld stopped 4 times while the job was in phase"));
     ck_assert_uint_eq(folders(dir), 0);
     bb_stop(d);
 }

@@ -67,8 +67,8 @@ END_TEST
 START_TEST(a_folder_without_knowledge_is_an_error)
 {
     struct tp_buf out = {0}, err = {0};
-    const char *const argv[] = {bb_binary(), "--listen",           "127.0.0.1:0", "--state-dir",
-                                bb_path("x"), "--starter-knowledge", "/nowhere",    NULL};
+    const char *const argv[] = {bb_binary(),           "--listen", "127.0.0.1:0", "--state-dir", bb_path("x"),
+                                "--starter-knowledge", "/nowhere", NULL};
     struct tc_err e;
     ck_assert_int_ne(tc_run(argv, NULL, 20, &out, &err, &e), 0);
     tp_buf_putc(&err, '\0');
