@@ -1,5 +1,6 @@
 /* Jobs: retraining, evaluation, list, show, cancel, events. */
 #include "daemon/evaluate.h"
+#include "daemon/fleet.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
@@ -38,6 +39,26 @@ static int read_sources(const json_t *sources, struct td_train_params *p, struct
     return 0;
 }
 
+/* Hardware that shares knowledge is of one kind. (Families with several are from before that was checked.) */
+static int check_kind(struct st_reader *reader, const struct st_hardware *hw, struct tp_err *e)
+{
+    struct td_members m = {0};
+    int rc;
+
+    if (strcmp(hw->kind, "cpu") != 0 && strcmp(hw->kind, "gpu") != 0)
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/mode",
+                          "hardware of kind %s shares no knowledge; mode \"finetune\" is for it", hw->kind);
+    rc = td_members_list(reader, hw->family, NULL, &m, e);
+    for (size_t i = 0; i < m.n && rc == 0; i++)
+        if (strcmp(m.v[i].kind, hw->kind) != 0)
+            rc = tp_fail(e, TP_E_CONFLICT,
+                         "family \"%s\" holds hardware of several kinds, which share no knowledge; mode \"finetune\" "
+                         "is for it",
+                         hw->family);
+    td_members_free(&m);
+    return rc;
+}
+
 /* Without a mode: adapt, where the family has knowledge. */
 static int read_mode(struct st_reader *reader, const struct st_hardware *hw, const json_t *body,
                      struct td_train_params *p, struct tp_err *e)
@@ -52,10 +73,7 @@ static int read_mode(struct st_reader *reader, const struct st_hardware *hw, con
     if (rc == 0)
         rc = td_body_enum(body, "mode", modes, &mode, e);
     p->mode = (enum td_train_mode)mode;
-    if (rc == 0 && p->mode != TD_TRAIN_FINETUNE && strcmp(hw->kind, "cpu") != 0 && strcmp(hw->kind, "gpu") != 0)
-        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/mode",
-                        "hardware of kind %s shares no knowledge; mode \"finetune\" is for it", hw->kind);
-    return rc;
+    return rc == 0 && p->mode != TD_TRAIN_FINETUNE ? check_kind(reader, hw, e) : rc;
 }
 
 /* The body -> *p. */

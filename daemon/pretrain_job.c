@@ -24,7 +24,10 @@
 
 /* Shares of the job's progress at which its phases end. */
 #define LOADED  0.1
-#define LEARNED 0.95
+#define LEARNED 0.9
+#define JUDGED  0.97
+
+enum { META_PER_EPOCH = 50 /* rounds of meta-learning, where epochs are asked for */ };
 
 struct source {
     struct st_hardware *hw; /* borrowed */
@@ -80,6 +83,10 @@ static int progress(void *arg, const struct tk_progress *p)
 
     x->state.epoch = p->epoch;
     x->state.loss = p->loss;
+    if (x->done == x->n) {
+        report(x, p->phase, LEARNED + (JUDGED - LEARNED) * p->fraction);
+        return td_job_cancelled(x->job);
+    }
     /* of a source, learning is half, teaching the other */
     report(x, p->phase,
            LOADED + (LEARNED - LOADED) *
@@ -264,6 +271,7 @@ static int learn(struct run *x, struct tp_err *e)
     struct tk_source *source = calloc(x->n, sizeof *source);
     bool *refused = calloc(x->n, sizeof *refused);
     struct tk_pretrain p;
+    struct tk_meta_opts meta;
     struct tk_kb *kb = x->kb, *out = NULL;
     double began = now();
     int rc = 0;
@@ -276,11 +284,14 @@ static int learn(struct run *x, struct tp_err *e)
                             .threads = x->d->threads.train > 0 ? x->d->threads.train : 1,
                             .progress = progress,
                             .arg = x};
+    tk_meta_defaults(&meta);
+    p.meta = &meta;
     p.checkpoint = checkpoint;
     p.checkpoint_arg = x;
     if (x->params.epochs > 0) {
         p.scratch.train.epochs = p.cl.train.epochs = p.kd.train.epochs = (int)x->params.epochs;
         p.scratch.steps = p.cl.steps = p.kd.steps = 0;
+        meta.rounds = (uint32_t)x->params.epochs * META_PER_EPOCH;
     }
     if (x->params.max_seconds > 0) {
         double each = x->params.max_seconds / x->n;
@@ -364,7 +375,7 @@ static int judge(struct run *x, struct tp_err *e)
     double gain = NAN;
     int rc;
 
-    report(x, "judge", LEARNED);
+    report(x, "judge", JUDGED);
     rc = measure(x, &gain, e);
     if (rc != 0)
         return rc;
@@ -394,7 +405,8 @@ static void put_story(struct tp_buf *b, const struct run *x, bool brief)
     tp_buf_printf(b, "\"mode\": \"pretrain\", \"decision\": \"%s\", \"reason\": \"%s\"",
                   tk_decision_name(x->verdict.decision), x->verdict.reason);
     td_put_num(b, "gain", x->verdict.gain);
-    tp_buf_printf(b, ", \"watermark\": %lld, \"phases\": %u, \"sources\": [", (long long)x->watermark, x->kb->phases);
+    tp_buf_printf(b, ", \"watermark\": %lld, \"phases\": %u, \"initial_weights\": %s, \"sources\": [",
+                  (long long)x->watermark, x->kb->phases, x->kb->start != NULL ? "true" : "false");
     for (uint32_t i = 0; i < x->n; i++) {
         const struct source *s = &x->source[i];
 
@@ -434,7 +446,7 @@ static int publish(struct run *x, struct tp_err *e)
     char *training = story(x, true);
     int rc = 0;
 
-    report(x, "publish", LEARNED);
+    report(x, "publish", JUDGED);
     row.metrics = story(x, false);
     row.parents = strdup("[]");
     if (p == NULL || kb == NULL || training == NULL || row.metrics == NULL || row.parents == NULL)

@@ -26,6 +26,7 @@ static const char usage[] =
     "  --not FILE          workload keys, one a line, that are not learned; a source's programs of them tell how good\n"
     "                      the knowledge base is on new tasks. May be given again\n"
     "  --per-task N        at most N programs of each task (all)\n"
+    "  --meta N            rounds of meta-learning for the initial weights of hardware that resembles nobody (1500)\n"
     "  --epochs N          of each source's training (by default those of ckd/phases.h)\n"
     "  --threads N         (all cores)\n"
     "  --seed N            (1)\n";
@@ -45,6 +46,7 @@ struct maker {
     size_t n_not[NOT_MAX], not_lists;
     uint32_t per_task;
     int epochs, threads;
+    uint32_t meta; /* rounds; 0: the default */
     uint64_t seed;
     struct source source[SOURCES_MAX];
     uint32_t n;
@@ -184,7 +186,11 @@ static int train(struct maker *k, enum tp_target_kind kind, struct tk_kb **kb, s
 {
     struct tk_source source[SOURCES_MAX];
     struct tk_pretrain p;
+    struct tk_meta_opts meta;
     tk_pretrain_defaults(&p);
+    tk_meta_defaults(&meta);
+    meta.rounds = k->meta ? k->meta : meta.rounds;
+    p.meta = &meta;
     p.kind = kind;
     p.sources = source;
     p.n = k->n;
@@ -279,6 +285,8 @@ static bool take(struct maker *k, int option, char *text)
         return true;
     case 'p':
         return tl_cli_number("kb", "per-task", text, 1, 1e9, &v) && (k->per_task = (uint32_t)v, true);
+    case 'm':
+        return tl_cli_number("kb", "meta", text, 1, 1e6, &v) && (k->meta = (uint32_t)v, true);
     case 'e':
         return tl_cli_number("kb", "epochs", text, 1, 10000, &v) && (k->epochs = (int)v, true);
     case 't':
@@ -292,11 +300,15 @@ static bool take(struct maker *k, int option, char *text)
 
 int tl_kb_main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"out", required_argument, NULL, 'o'},      {"not", required_argument, NULL, 'x'},
-        {"per-task", required_argument, NULL, 'p'}, {"epochs", required_argument, NULL, 'e'},
-        {"threads", required_argument, NULL, 't'},  {"seed", required_argument, NULL, 's'},
-        {"help", no_argument, NULL, 'h'},           {0}};
+    static const struct option options[] = {{"out", required_argument, NULL, 'o'},
+                                            {"not", required_argument, NULL, 'x'},
+                                            {"per-task", required_argument, NULL, 'p'},
+                                            {"epochs", required_argument, NULL, 'e'},
+                                            {"meta", required_argument, NULL, 'm'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"seed", required_argument, NULL, 's'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     struct maker *k = calloc(1, sizeof *k);
     struct tm_provenance *p = calloc(1, sizeof *p);
     struct tk_kb *kb = NULL;

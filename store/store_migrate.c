@@ -199,7 +199,8 @@ static const char schema_3[] =
 /* What kinds of hardware know of each other. */
 static const char schema_4[] =
     "ALTER TABLE family ADD COLUMN kind TEXT;" /* of its hardware: knowledge of CPUs and GPUs never mixes */
-    "UPDATE family SET kind = (SELECT h.kind FROM hardware h WHERE h.family = family.id ORDER BY h.id LIMIT 1);"
+    "UPDATE family SET kind = (SELECT CASE min(h.kind) WHEN max(h.kind) THEN min(h.kind) END FROM hardware h "
+    "WHERE h.family = family.id);"
     "ALTER TABLE hardware ADD COLUMN policy TEXT;" /* JSON: when to retrain by itself; NULL: never */
 
     /* programs by which a knowledge base is asked whether it still knows this hardware; never trained on */

@@ -7,16 +7,18 @@ set -eu
 data=${TCLD_SHARED:-../shared}/data lab=${LAB:-build/lab} out=${OUT:-config/kb}
 [ -d "$data/own" ] || { echo "make kb: $data/own is not there; set TCLD_SHARED" >&2; exit 1; }
 not() { for h in "$@"; do printf -- '--not %s/splits/%s.test.txt ' "$data" "$h"; done; }
-own() { echo "$1:measured-by-the-project:$data/own/$1"; }
-mit() { echo "$1:MIT:$data/public/$1"; }
+own() { echo "$1:measured by the tcld project:$data/own/$1"; }
+roller() { echo "$1:MIT, microsoft/nnfusion roller artifacts by way of lac-dcc/DropletSearch:$data/public/$1"; }
+options="--meta 500 ${THREADS:+--threads $THREADS}"
+# shellcheck disable=SC2046,SC2086
 case ${1:-all} in cpu|all)
-    # shellcheck disable=SC2046
-    "$lab" kb --out "$out/cpu.safetensors" ${THREADS:+--threads "$THREADS"} --not config/kb/demo.txt \
+    "$lab" kb --out "$out/cpu.safetensors" $options --not config/kb/demo.txt \
         $(not host-avx512 host-avx2 host-sse42 xeon-4t) \
-        "$(own host-avx512)" "$(own host-avx2)" "$(own host-sse42)" "$(mit xeon-4t)" ;;
+        "xeon-4t:MIT, Jaspann/transfer-tuning:$data/public/xeon-4t" \
+        "$(own host-avx512)" "$(own host-avx2)" "$(own host-sse42)" ;;
 esac
+# shellcheck disable=SC2046,SC2086
 case ${1:-all} in gpu|all)
-    # shellcheck disable=SC2046
-    "$lab" kb --out "$out/gpu.safetensors" --per-task 100 ${THREADS:+--threads "$THREADS"} \
-        $(not v100 k80 mi50) "$(mit v100)" "$(mit k80)" "$(mit mi50)" ;;
+    "$lab" kb --out "$out/gpu.safetensors" $options --per-task 100 $(not v100 k80 mi50) \
+        "$(roller v100)" "$(roller k80)" "$(roller mi50)" ;;
 esac

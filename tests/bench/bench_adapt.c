@@ -1,6 +1,6 @@
 /* An adapt job on 10,000 records: how long it takes, and what predictions wait for meanwhile.
  *
- *   bench_adapt [-t TCLD] [-n records] [-p pause between requests, ms] [-o "--key=value"]...
+ *   bench_adapt [-t TCLD] [-n records] [-p pause between requests, ms; 2] [-o "--key=value"]...
  *
  * Starts a daemon of its own below $TMPDIR with the starter knowledge. The records are those of tests/data/demo, again
  * and again as other tasks (one more number in the workload key). One keep-alive client asks for one program at a
@@ -19,7 +19,7 @@ enum { MAX_SAMPLES = 1 << 22, MAX_OPTIONS = 16 };
 #define HW "/v1/hardware/adapt"
 
 static struct tp_buf small; /* one program */
-static double pause_seconds;
+static double pause_seconds = 0.002;
 
 static json_t *call(struct tc_http *h, const char *method, const char *path, const char *body)
 {
