@@ -3,13 +3,14 @@
 # cpu.safetensors and gpu.safetensors beside this script. The logs are needed here only, never to run tcld.
 # Left out: the tasks that the benchmarks hold out (splits/) and those that the demo asks about (demo.txt).
 #   TCLD_SHARED  the folder (../shared)      LAB  build/lab      OUT  where to write (config/kb)
+#   PER_TASK     programs of each GPU task (40)    META  rounds of meta-learning (200)    THREADS  (all cores)
 set -eu
 data=${TCLD_SHARED:-../shared}/data lab=${LAB:-build/lab} out=${OUT:-config/kb}
 [ -d "$data/own" ] || { echo "make kb: $data/own is not there; set TCLD_SHARED" >&2; exit 1; }
 not() { for h in "$@"; do printf -- '--not %s/splits/%s.test.txt ' "$data" "$h"; done; }
 own() { echo "$1:measured by the tcld project:$data/own/$1"; }
 roller() { echo "$1:MIT, microsoft/nnfusion roller artifacts by way of lac-dcc/DropletSearch:$data/public/$1"; }
-options="--meta 500 ${THREADS:+--threads $THREADS}"
+options="--meta ${META:-200} ${THREADS:+--threads $THREADS}"
 # shellcheck disable=SC2046,SC2086
 case ${1:-all} in cpu|all)
     "$lab" kb --out "$out/cpu.safetensors" $options --not config/kb/demo.txt \
@@ -19,6 +20,6 @@ case ${1:-all} in cpu|all)
 esac
 # shellcheck disable=SC2046,SC2086
 case ${1:-all} in gpu|all)
-    "$lab" kb --out "$out/gpu.safetensors" $options --per-task 100 $(not v100 k80 mi50) \
+    "$lab" kb --out "$out/gpu.safetensors" $options --per-task ${PER_TASK:-40} $(not v100 k80 mi50) \
         "$(roller v100)" "$(roller k80)" "$(roller mi50)" ;;
 esac
