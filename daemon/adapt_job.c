@@ -548,6 +548,17 @@ out:
     return rc;
 }
 
+/* Of an AC that was published before an interruption. */
+static enum tk_decision decision_of(const char *kept)
+{
+    json_t *o = json_loads(kept, 0, NULL);
+    const char *name = json_string_value(json_object_get(o, "decision"));
+    bool won = name != NULL && strcmp(name, tk_decision_name(TK_ACTIVATED)) == 0;
+
+    json_decref(o);
+    return won ? TK_ACTIVATED : TK_KEPT_CHAMPION;
+}
+
 static int publish(struct run *x, struct tp_err *e)
 {
     int64_t active = 0;
@@ -558,8 +569,7 @@ static int publish(struct run *x, struct tp_err *e)
     if (rc == 0 && x->ac_id == 0)
         rc = publish_ac(x, e);
     else if (rc == 0)
-        x->verdict.judgement.decision =
-            strstr(x->ac_text, "\"decision\": \"activated\"") != NULL ? TK_ACTIVATED : TK_KEPT_CHAMPION;
+        x->verdict.judgement.decision = decision_of(x->ac_text);
     if (rc != 0 || x->s.new_kb == NULL || x->verdict.judgement.decision != TK_ACTIVATED)
         return rc;
     rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->new_kb_id, NULL, e);
