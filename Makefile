@@ -140,7 +140,7 @@ $(BUILD)/http/%: $(BUILD)/obj/tests/http/%.o $(HTTP_COMMON) $(CLIENT_OBJ) $(BUIL
 
 # ---- what people run -----------------------------------------------------------------------------------------------
 # The first make installs what is missing, the second one sees it (pkg-config runs once per make).
-demo: ## set up, start tcld on real logs, train, rank programs it has never seen
+demo: ## set up, start tcld, rank unseen programs, adapt to real logs, rank them again
 	$(Q)$(MAKE) --no-print-directory deps
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
 	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo

@@ -285,8 +285,10 @@ static int judge_after(struct demo *d, struct tc_err *e)
                   d->logs.task[i].name, r->random / r->picked,
                   r->picked == r->best ? " and is the fastest of all" : "");
         if (d->knows)
-            demo_step(&d->screen, "", "  zero-shot to adapted: top-1 %.3f to %.3f, pairs in order %.1f %% to %.1f %%",
-                      b->top1, r->top1, b->pairwise * 100, r->pairwise * 100);
+            demo_step(
+                &d->screen, "",
+                "  zero-shot to adapted: top-1 %.3f to %.3f, top-5 %.3f to %.3f, pairs in order %.1f %% to %.1f %%",
+                b->top1, r->top1, b->top5, r->top5, b->pairwise * 100, r->pairwise * 100);
         n++;
     }
     return 0;
