@@ -205,7 +205,8 @@ END_TEST
 START_TEST(pretraining_makes_a_knowledge_base_of_several_sources)
 {
     int64_t before = kb_of("fam");
-    json_t *job = bb_train("one", "{\"mode\": \"pretrain\", \"epochs\": 2, \"sources\": [\"two\", \"one\"]}");
+    json_t *job =
+        bb_train("one", "{\"mode\": \"pretrain\", \"epochs\": 2, \"per_task\": 40, \"sources\": [\"two\", \"one\"]}");
     ck_assert_str_eq(tc_str(job, "/result/sources/0/hardware"), "two");
     ck_assert_str_eq(tc_str(job, "/result/sources/1/hardware"), "one");
     ck_assert_int_eq(tc_int(job, "/result/champion", 0), before);
