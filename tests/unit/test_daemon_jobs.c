@@ -5,7 +5,6 @@
 #include "daemon/log.h"
 #include "tests/unit/store_fixture.h"
 
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -405,7 +404,7 @@ START_TEST(a_job_that_kept_a_state_goes_on_after_a_stop)
     wait_idle();
     ck_assert(has(show(id), "\"state\": \"succeeded\""));
     ck_assert(has(show(id), "\"result\": {\"seen\": 7}"));
-    ck_assert_int_ne(rmdir(kept_dir()), ENOTEMPTY); /* its folder went with it */
+    ck_assert_int_eq(rmdir(kept_dir()), 0); /* its folder went with it */
 }
 END_TEST
 
@@ -421,7 +420,7 @@ START_TEST(a_kept_job_that_a_client_cancelled_does_not_go_on)
     ck_assert_int_eq(td_jobs_cancel(jobs, rd, id, &running, &e), 0);
     restart_keeping();
     wait_idle();
-    ck_assert(!has(show(id), "\"state\": \"succeeded\""));
+    ck_assert_ptr_null(strstr(show(id), "succeeded"));
     rmdir(kept_dir());
 }
 END_TEST
