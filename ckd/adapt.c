@@ -2,6 +2,7 @@
 #include "ckd/adapt.h"
 
 #include "model/mem.h"
+#include "model/shards.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -89,6 +90,66 @@ static int learn(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     return tk_learn(a->kb, s->verdict.gate, NULL, &a->train, &a->valid, &a->cl, &a->run, &s->ac, &s->cl, e);
 }
 
+/* Standard error, over held-out tasks, of how much better x is than y: the two are compared task by task. */
+static int error_of_gain(const struct tk_adapt *a, const struct tm_model *x, const struct tm_model *y, double *se,
+                         struct tp_err *e)
+{
+    const struct tk_set *v = &a->valid;
+    struct tm_groups g = {0};
+    double *of[2] = {tm_alloc(v->ds->n, sizeof(double)), tm_alloc(v->ds->n, sizeof(double))};
+    double *score = tm_alloc(3 * v->n, sizeof *score), sum = 0, squares = 0, n = 0;
+    int rc = of[0] && of[1] && score ? tm_groups_init(&g, v->ds, v->programs, v->n, UINT32_MAX, e)
+                                     : tp_fail(e, TP_E_NO_MEMORY, "no memory to compare models");
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        rc = tk_scores(i ? y : x, v, a->run.threads, score, e);
+        for (size_t k = 0; k < v->n && rc == 0; k++)
+            of[i][v->programs[k]] = score[k];
+    }
+    for (uint32_t t = 0; t < g.n_groups && rc == 0; t++) {
+        const uint32_t *p = g.programs + g.start[t], size = g.start[t + 1] - g.start[t];
+        double *cost = score, *sx = score + v->n, *sy = score + 2 * v->n;
+        struct tm_metrics mx, my;
+        for (uint32_t i = 0; i < size; i++) {
+            cost[i] = v->ds->cost[p[i]];
+            sx[i] = of[0][p[i]];
+            sy[i] = of[1][p[i]];
+        }
+        if (tm_metrics_task(cost, sx, NULL, size, &mx) || tm_metrics_task(cost, sy, NULL, size, &my))
+            rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to compare models");
+        const double d = tk_quality(&mx) - tk_quality(&my);
+        if (rc == 0 && !isnan(d)) {
+            sum += d;
+            squares += d * d;
+            n++;
+        }
+    }
+    if (rc == 0)
+        *se = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : 0;
+    tm_groups_free(&g);
+    free(of[0]);
+    free(of[1]);
+    free(score);
+    return rc;
+}
+
+/* A tenth of the data holds out little: an AC that began with the knowledge base is refused only when it is worse by
+ * more than the margin and one standard error. */
+static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
+{
+    struct tk_judgement *j = &s->over_kb;
+    double se = 0;
+    tk_judge(&s->ac_metrics, a->kb ? &s->kb_metrics : NULL, false, j);
+    if (j->decision != TK_KEPT_CHAMPION || isnan(j->gain))
+        return 0;
+    int rc = error_of_gain(a, s->ac, a->kb->model, &se, e);
+    if (rc == 0 && j->gain >= -TK_MARGIN - se) {
+        j->decision = TK_ACTIVATED;
+        snprintf(j->reason, sizeof j->reason,
+                 "Quality lower by %.4f, within the margin %.3f and one standard error %.4f.", -j->gain, TK_MARGIN, se);
+    }
+    return rc;
+}
+
 static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     const struct tm_model *kb = kb_model(a);
@@ -101,7 +162,8 @@ static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
         (kb && (rc = tk_measure(kb, &a->valid, &a->run, &s->kb_metrics, e))))
         return rc;
     tk_judge(&s->ac_metrics, a->champion ? &s->champion_metrics : NULL, false, &s->over_champion);
-    tk_judge(&s->ac_metrics, kb ? &s->kb_metrics : NULL, false, &s->over_kb);
+    if ((rc = judge_over_kb(a, s, e)))
+        return rc;
     s->activated = s->over_champion.decision == TK_ACTIVATED && s->over_kb.decision == TK_ACTIVATED;
     return 0;
 }

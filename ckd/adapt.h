@@ -58,7 +58,8 @@ struct tk_adapt_state {
     struct tk_learned cl, kd; /* kd: of the last attempt */
     bool from_start; /* the AC began with kb->start: it beat random weights and the knowledge base on the probe */
     struct tk_judgement over_champion, over_kb; /* gain NaN where there was nothing to compare with */
-    bool activated; /* the AC may be used: not worse than champion and knowledge base. Else it is a candidate */
+    bool activated; /* the AC may be used: not worse than the champion, nor, by more than one standard error over the
+                       held-out tasks, than the knowledge base. Else it is a candidate */
     struct tk_kb
         *new_kb;   /* owned; what the family may use from now on, when acceptance.accepted; NULL: it keeps its own */
     int attempts;  /* of TEACH */

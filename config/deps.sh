@@ -7,6 +7,7 @@ pc=${PKG_CONFIG:-pkg-config}
 deb_of() { # pkg-config name -> Debian package
     case $1 in
     libmicrohttpd) echo libmicrohttpd-dev ;;
+    gnutls) echo libgnutls28-dev ;;
     jansson) echo libjansson-dev ;;
     sqlite3) echo libsqlite3-dev ;;
     libuv) echo libuv1-dev ;;

@@ -6,6 +6,7 @@
 #include "daemon/adapt_job.h"
 
 #include "ckd/adapt.h"
+#include "daemon/dialect.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
@@ -163,7 +164,7 @@ static int recall(struct run *x, struct tp_err *e)
 static int load(struct run *x, struct tp_err *e)
 {
     struct td_train_want want = {.hw = &x->hw,
-                                 .features = TCLFEAT_TCLF_1,
+                                 .features = td_dialect_features(x->hw.name),
                                  .per_task = (uint32_t)x->params.per_task,
                                  .seed = (uint64_t)x->params.seed,
                                  .progress = loading,

@@ -5,6 +5,7 @@
  * atomics. */
 #include "daemon/config.h"
 
+#include "daemon/auth.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
 
@@ -456,23 +457,38 @@ static int check_listen(const struct td_config *c, const char *key, const char *
 
     if (td_addr_parse(text, &a, &why) != 0)
         return refuse(c, key, e, "%s", why.detail);
-    if (!a.loopback && !c->insecure)
+    if (!a.loopback && !c->insecure && !*c->tokens_file)
         return refuse(c, key, e,
-                      "%.60s can be reached from other machines and nothing would ask them who they are; listen on "
-                      "127.0.0.1, [::1] or unix:PATH, or set insecure = true if the network is trusted",
+                      "%.60s can be reached from other machines and nothing would ask them who they are; give a "
+                      "tokens_file, listen on 127.0.0.1, [::1] or unix:PATH, or set insecure = true if the network is "
+                      "trusted",
                       text);
     return 0;
+}
+
+static int check_tls(const struct td_config *c, struct tp_err *e)
+{
+    if (strncmp(c->tls_listen, "unix:", 5) == 0)
+        return refuse(c, "tls_listen", e, "a unix socket needs no TLS; use listen");
+    if (!*c->tls_cert || !*c->tls_key)
+        return refuse(c, "tls_listen", e, "needs tls_cert and tls_key");
+    return check_listen(c, "tls_listen", c->tls_listen, e);
 }
 
 int td_config_check(const struct td_config *c, struct tp_err *e)
 {
     bool json;
+    struct tp_err why;
     int rc = check_listen(c, "listen", c->listen, e);
 
     if (rc == 0 && *c->health_listen)
         rc = check_listen(c, "health_listen", c->health_listen, e);
+    if (rc == 0 && *c->tls_listen)
+        rc = check_tls(c, e);
     if (rc)
         return rc;
+    if ((rc = td_auth_check_peers(c->unix_peers, &why)) != 0)
+        return refuse(c, "unix_peers", e, "%s", why.detail);
     if (strncmp(c->health_listen, "unix:", 5) == 0 && strcmp(c->health_listen, c->listen) == 0)
         return refuse(c, "health_listen", e, "the same socket as listen");
     if (!td_log_format_by_name(c->log_format, &json))

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Only the control thread changes a configuration after start (td_config_reload), and of strings only log_level, which
- * it alone reads. */
+/* Only the control thread changes a configuration after start (td_config_reload), and of strings only those that can be
+ * reloaded, which it alone reads. */
 struct td_config {
 #define STR(key, def, reload, help)           char *key;
 #define INT(key, def, min, max, reload, help) _Atomic int64_t key;

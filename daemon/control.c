@@ -10,6 +10,7 @@
  * be resumed before libmicrohttpd may stop. */
 #include "daemon/control.h"
 
+#include "daemon/auth.h"
 #include "daemon/jobs.h"
 #include "daemon/linger.h"
 #include "daemon/log.h"
@@ -18,14 +19,16 @@
 #include "daemon/options.h"
 #include "daemon/pool.h"
 #include "daemon/server.h"
+#include "daemon/tls.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <uv.h>
 
-enum { TICK_MS = 1000, DRAIN_TICK_MS = 20, STREAM_WAKE_TICKS = 15, PATIENCE_AFTER_CUT_MS = 20000 };
+enum { TICK_MS = 1000, DRAIN_TICK_MS = 20, STREAM_WAKE_TICKS = 15, PROBE_TICKS = 2, PATIENCE_AFTER_CUT_MS = 20000 };
 
 struct td_control {
     struct td_daemon *d;
@@ -38,7 +41,7 @@ struct td_control {
     bool cut;
     int status;
     unsigned long predict_done, express_done, api_done; /* at the last look of the watchdog */
-    bool stuck;
+    bool stuck, store_healthy;
 };
 
 static int64_t now_ms(void)
@@ -67,6 +70,32 @@ static void sweep_leases(struct td_daemon *d)
         atomic_store(&d->sweeping, false);
 }
 
+/* Above the limit nothing new is let in until memory that was given back is below it. */
+static void watch_memory(struct td_daemon *d)
+{
+    int64_t limit = d->config.limit_memory_bytes;
+    bool full = limit > 0 && td_resident_bytes() > (double)limit;
+
+    if (full) {
+        malloc_trim(0);
+        full = td_resident_bytes() > (double)limit;
+    }
+    if (atomic_exchange(&d->memory_full, full) != full)
+        td_log(full ? TD_WARNING : TD_INFO, full ? "memory-full" : "memory-free", TD_I("limit_bytes", limit));
+}
+
+/* A disk that has room again is noticed though nobody writes: readiness has turned them away. */
+static void watch_store(struct td_control *c)
+{
+    bool healthy = st_healthy(c->d->store);
+
+    if (!healthy && c->ticks % PROBE_TICKS == 0)
+        st_probe(c->d->store, NULL);
+    if (healthy != c->store_healthy)
+        td_log(healthy ? TD_INFO : TD_ERROR, healthy ? "store-writes-again" : "store-cannot-write");
+    c->store_healthy = healthy;
+}
+
 static void on_tick(uv_timer_t *t)
 {
     struct td_control *c = t->data;
@@ -76,6 +105,8 @@ static void on_tick(uv_timer_t *t)
         return;
     td_server_sweep(c->d->server);
     sweep_leases(c->d);
+    watch_memory(c->d);
+    watch_store(c);
     if (++c->ticks % STREAM_WAKE_TICKS == 0)
         td_server_wake_streams(c->d->server);
 }
@@ -162,6 +193,17 @@ static void on_changed(void *arg, const char *key, bool reloaded)
     }
 }
 
+/* What files hold that keys only name. Each part keeps what it had when its file is no good. */
+static void reload_files(struct td_daemon *d)
+{
+    struct tp_err e;
+
+    if (td_auth_reload(d->auth, &d->config, &e) != 0)
+        td_log(TD_ERROR, "reload-failed", TD_S("part", "tokens"), TD_S("reason", e.detail));
+    if (d->tls && td_tls_reload(d->tls, d->config.tls_cert, d->config.tls_key, &e) != 0)
+        td_log(TD_ERROR, "reload-failed", TD_S("part", "certificate"), TD_S("reason", e.detail));
+}
+
 static void on_reload(uv_signal_t *h, int signum)
 {
     struct td_control *c = h->data;
@@ -179,7 +221,8 @@ static void on_reload(uv_signal_t *h, int signum)
     } else {
         td_config_reload(&d->config, &now, on_changed, &kept);
         td_log_level((enum td_level)td_log_level_by_name(d->config.log_level));
-        td_pool_limit(d->predict_pool, (size_t)d->config.predict_queue);
+        td_daemon_apply_limits(d);
+        reload_files(d);
         td_log(TD_INFO, "reloaded", TD_I("need_restart", kept));
         td_config_free(&now);
     }
@@ -198,6 +241,7 @@ int td_control_new(struct td_daemon *d, struct td_control **out, struct tp_err *
         return tp_fail(e, TP_E_NO_MEMORY, "cannot make the control loop");
     }
     c->d = d;
+    c->store_healthy = true;
     c->term.data = c->intr.data = c->hup.data = c->tick.data = c->drain.data = c->watchdog.data = c;
     uv_signal_init(&c->loop, &c->term);
     uv_signal_init(&c->loop, &c->intr);

@@ -4,10 +4,12 @@
  * store, log. Main thread. */
 #include "daemon/daemon.h"
 
+#include "daemon/auth.h"
 #include "daemon/control.h"
 #include "daemon/cores.h"
 #include "daemon/drift.h"
 #include "daemon/figures.h"
+#include "daemon/handlers.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -19,6 +21,7 @@
 #include "daemon/server.h"
 #include "daemon/starter.h"
 #include "daemon/train_job.h"
+#include "daemon/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +34,6 @@
 #include <unistd.h>
 
 enum {
-    API_QUEUE_MAX = 4096,
     FILES_MIN = 48, /* descriptors of the parts themselves, and room for a few connections */
     FILES_PER_READER = 4,
     LEASE_GRACE_MS = 30000, /* for agents to come back after a restart */
@@ -109,6 +111,7 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
 
     if (rc)
         return rc;
+    td_backup_sweep(dir);
     rc = st_lease_grace(d->store, td_wall_ms(), LEASE_GRACE_MS, e);
     if (rc == -TP_E_DISK_FULL || rc == -TP_E_IO) /* predictions need no disk */
         td_log(TD_WARNING, "leases-not-renewed", TD_S("error", tp_code_slug(rc)));
@@ -116,6 +119,13 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
         return rc;
     snprintf(models, sizeof models, "%s/models", dir);
     return td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);
+}
+
+void td_daemon_apply_limits(struct td_daemon *d)
+{
+    td_pool_limit(d->predict_pool, (size_t)d->config.predict_queue);
+    td_pool_limit(d->api_pool, (size_t)d->config.api_queue);
+    st_queue_limit(d->store, (size_t)d->config.ingest_queue_rows, (size_t)d->config.ingest_queue_bytes);
 }
 
 static int start_parts(struct td_daemon *d, struct tp_err *e)
@@ -126,6 +136,10 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     if (!(d->metrics = td_metrics_new()))
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
     td_gauge(d->metrics, TD_G_START, (double)time(NULL));
+    if ((rc = td_auth_new(&d->config, &d->auth, e)) != 0)
+        return rc;
+    if (*d->config.tls_listen && (rc = td_tls_new(d->config.tls_cert, d->config.tls_key, &d->tls, e)) != 0)
+        return rc;
     if ((rc = open_store(d, e)) != 0)
         return rc;
     d->predict_pool = td_pool_new(&(struct td_pool_opts){
@@ -140,7 +154,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     d->api_pool = td_pool_new(&(struct td_pool_opts){
         .name = "tcld-api",
         .threads = {[TD_LANE_MAIN] = d->threads.api},
-        .max_queued = API_QUEUE_MAX,
+        .max_queued = (size_t)d->config.api_queue,
         .nice = LONG_WORK_NICE,
         .worker_new = reader_new,
         .worker_free = reader_free,
@@ -157,6 +171,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     if ((rc = td_jobs_new(d, kept, td_train_run, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0 ||
         (rc = td_jobs_start(d->jobs, e)) != 0)
         return rc;
+    td_daemon_apply_limits(d);
     td_figures_show_all(d);
     return td_server_new(d, &d->server, e);
 }
@@ -172,7 +187,22 @@ static void stop_parts(struct td_daemon *d)
     td_pool_free(d->api_pool);
     td_registry_free(d->registry);
     st_close(d->store);
+    td_tls_free(d->tls);
+    td_auth_free(d->auth);
     td_metrics_free(d->metrics);
+}
+
+int td_daemon_check(const struct td_config *c, struct tp_err *e)
+{
+    struct td_auth *auth = NULL;
+    struct td_tls *tls = NULL;
+    int rc = td_auth_new(c, &auth, e);
+
+    if (rc == 0 && *c->tls_listen)
+        rc = td_tls_new(c->tls_cert, c->tls_key, &tls, e);
+    td_tls_free(tls);
+    td_auth_free(auth);
+    return rc;
 }
 
 static void log_settings(const struct td_config *c)

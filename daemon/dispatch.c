@@ -47,12 +47,12 @@ static void run(void *task, void *worker);
 static int submit(struct td_request *r, enum td_lane lane, struct tp_err *e)
 {
     struct td_daemon *d = r->http->server->daemon;
-    int rc;
+    bool predict = r->match.route->where == TD_PREDICT;
+    int rc = td_admit_queue(r, lane, e);
 
     r->lane = lane;
-    rc = td_pool_submit(r->match.route->where == TD_PREDICT ? d->predict_pool : d->api_pool, lane, run, r, e);
-    if (rc != 0)
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
+    if (rc == 0 && (rc = td_pool_submit(predict ? d->predict_pool : d->api_pool, lane, run, r, e)) != 0)
+        td_count(d->metrics, predict ? TD_C_LIMIT_PREDICT_QUEUE : TD_C_LIMIT_API_QUEUE, 1);
     return rc;
 }
 
@@ -65,7 +65,7 @@ static void run(void *task, void *worker)
 
     if (atomic_load_explicit(&r->http->server->cut, memory_order_relaxed)) /* nobody waits for it any more */
         rc = tp_fail(&e, TP_E_DRAINING, "the daemon is shutting down");
-    else if (r->coding != TD_IDENTITY)
+    else if ((rc = td_admit_run(r, &e)) == 0 && r->coding != TD_IDENTITY)
         rc = decode(r, limit, &e);
     if (rc == -TP_E_BODY_TOO_LARGE && limit < r->limit) {
         rc = submit(r, TD_LANE_MAIN, &e);

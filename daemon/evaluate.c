@@ -364,6 +364,57 @@ static int put_tasks(struct run *x, struct tp_buf *b)
     return rc;
 }
 
+/* Of n things in a row, is the i-th among the `max` that stand evenly spaced? */
+static bool sampled(size_t i, size_t n, size_t max)
+{
+    return n <= max || (i + 1) * max / n > i * max / n;
+}
+
+/* Programs for a chart: as many held out as not, where there are, spread over the tasks. */
+static int put_points(const struct run *x, struct tp_buf *b)
+{
+    const struct tm_dataset *ds = x->data.ds;
+    size_t total[2] = {0}, seen[2] = {0}, n = 0;
+    uint32_t *pick = calloc(2 * (size_t)TD_EVALUATE_POINTS_MAX, sizeof *pick), tasks = 0;
+
+    if (pick == NULL)
+        return -TP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < ds->n; i++)
+        total[x->is_held_out[i]] += isfinite(ds->cost[i]);
+    for (uint32_t i = 0; i < ds->n; i++) {
+        bool h = x->is_held_out[i];
+
+        if (isfinite(ds->cost[i]) && sampled(seen[h]++, total[h], TD_EVALUATE_POINTS_MAX))
+            pick[n++] = i;
+    }
+    tp_buf_puts(b, ", \"points\": {\"tasks\": [");
+    for (size_t k = 0; k < n; k++)
+        if (k == 0 || ds->task[pick[k]] != ds->task[pick[k - 1]])
+            tp_buf_printf(b, "%s\"%s\"", tasks++ > 0 ? ", " : "", tm_dataset_task_id(ds, ds->task[pick[k]]));
+    tp_buf_puts(b, "], \"task\": [");
+    tasks = 0;
+    for (size_t k = 0; k < n; k++) {
+        tasks += k > 0 && ds->task[pick[k]] != ds->task[pick[k - 1]];
+        tp_buf_printf(b, "%s%u", k > 0 ? ", " : "", tasks);
+    }
+    tp_buf_puts(b, "], \"held_out\": [");
+    for (size_t k = 0; k < n; k++)
+        tp_buf_printf(b, "%s%s", k > 0 ? ", " : "", x->is_held_out[pick[k]] ? "true" : "false");
+    tp_buf_puts(b, "], \"measured_seconds\": [");
+    for (size_t k = 0; k < n; k++) {
+        tp_buf_puts(b, k > 0 ? ", " : "");
+        tp_buf_json_num(b, ds->cost[pick[k]], 4);
+    }
+    tp_buf_puts(b, "], \"predicted_seconds\": [");
+    for (size_t k = 0; k < n; k++) {
+        tp_buf_puts(b, k > 0 ? ", " : "");
+        tp_buf_json_num(b, x->latency[pick[k]], 4);
+    }
+    tp_buf_puts(b, "]}");
+    free(pick);
+    return 0;
+}
+
 /* ---- the whole ---- */
 static int measure(struct run *x, char **result, struct tp_err *e)
 {
@@ -398,6 +449,8 @@ static int measure(struct run *x, char **result, struct tp_err *e)
     b.n = head;
     tp_buf_printf(&b, ", \"evaluation\": %lld", (long long)id);
     rc = put_tasks(x, &b);
+    if (rc == 0)
+        rc = put_points(x, &b);
     tp_buf_putc(&b, '}');
     if (rc == 0)
         *result = td_take_text(&b);

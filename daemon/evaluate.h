@@ -4,7 +4,10 @@
 
 #include "daemon/jobs.h"
 
-enum { TD_EVALUATE_TASKS_MAX = 1000 /* in "per_task" of a result; the figures are over all of them */ };
+enum {
+    TD_EVALUATE_TASKS_MAX = 1000, /* in "per_task" of a result; the figures are over all of them */
+    TD_EVALUATE_POINTS_MAX = 300  /* in "points" of it: held out, and as many that were not */
+};
 
 struct td_evaluate_params {
     int64_t model; /* 0: the one that answers when the job begins */
@@ -16,7 +19,8 @@ int td_evaluate_params_read(struct td_evaluate_params *p, const char *json, stru
 /* The job (td_job_run). Every stored program with a valid cost is predicted. Result: {"source": "evaluate", "model",
  * "role", "hardware", "calibration", "job", "holdout": "task" | "record" | "unknown", "held_out": {group} | null,
  * "all": {group}, "evaluation": id, "per_task": [{"task", "programs", "held_out", "top1", "top5", "pairwise",
- * "latency_median_ln_error"}], "per_task_truncated": true when there were more}.
+ * "latency_median_ln_error"}], "per_task_truncated": true when there were more, "points": {"tasks": [id], and by
+ * program: "task": [index in tasks], "held_out", "measured_seconds", "predicted_seconds"}}. The points are a sample.
  *
  * held_out: what the model was not trained on, by the rule of ckd/champion.h; null when the model does not come from a
  * training here ("unknown") or nothing is held out. A group has the figures of td_put_figures(), 95 % intervals by

@@ -101,6 +101,22 @@ static int read_result(void *arg, const struct st_evaluation *v)
     return 0;
 }
 
+struct moves {
+    int64_t hw, tasks;
+    double sum;
+};
+
+static int add_move(void *arg, int64_t hw, const struct st_offset *o)
+{
+    struct moves *d = arg;
+
+    if (hw == d->hw && o->programs > 0) {
+        d->sum += fabs(o->offset);
+        d->tasks++;
+    }
+    return 0;
+}
+
 struct source {
     struct td_drift *drift;
     struct st_reader *reader;
@@ -111,9 +127,12 @@ static bool newest(void *arg, const char *hardware, double *v)
 {
     const struct source *from = arg;
     struct st_reader *r = from->reader;
-    struct td_drift_view drift;
+    struct td_drift_view seen;
     struct st_hardware hw = {0};
+    struct st_model row = {0};
+    struct moves moves = {0};
     int64_t model = 0;
+    int calibration;
     bool found = false;
 
     for (int i = 0; i < TD_HW_GAUGES; i++)
@@ -124,11 +143,17 @@ static bool newest(void *arg, const char *hardware, double *v)
             st_family_kb(r, hw.family, &model, NULL);
         if (model != 0)
             st_evaluation_list(r, hw.id, model, 0, 1, read_result, v, NULL);
+        if (model != 0 && st_model_get(r, model, &row, NULL) == 0)
+            v[TD_HW_CREATED] = (double)row.created;
+        moves.hw = hw.id;
+        if (model != 0 && st_offset_list(r, model, add_move, &moves, &calibration, NULL) == 0 && moves.tasks > 0)
+            v[TD_HW_DRIFT] = moves.sum / (double)moves.tasks;
+        st_model_clear(&row);
     }
-    if (model != 0 && td_drift_get(from->drift, hardware, &drift) && drift.model == model) {
-        v[TD_HW_LATENCY_ERROR] = drift.error;
-        v[TD_HW_LATENCY_BIAS] = drift.bias;
-        v[TD_HW_LATENCY_DRIFT] = drift.ratio;
+    if (model != 0 && td_drift_get(from->drift, hardware, &seen) && seen.model == model) {
+        v[TD_HW_LATENCY_ERROR] = seen.error;
+        v[TD_HW_LATENCY_BIAS] = seen.bias;
+        v[TD_HW_LATENCY_DRIFT] = seen.ratio;
     }
     for (int i = 0; i < TD_HW_GAUGES; i++)
         found |= !isnan(v[i]);

@@ -1,4 +1,5 @@
 /* Hardware: create, show, list, remove. On the api pool; a write returns after its commit. */
+#include "daemon/dialect.h"
 #include "daemon/handlers.h"
 
 #include "daemon/drift.h"
@@ -159,10 +160,17 @@ static int read_target(const json_t *body, const char **target, const char **kin
 static int read_family(const json_t *body, struct st_hardware *h, struct tp_err *e)
 {
     const json_t *v = json_object_get(body, "family");
-    const char *s = v ? json_string_value(v) : h->kind;
+    bool ms = td_dialect_is_ms(h->name);
+    char by_kind[sizeof h->kind + sizeof TD_MS_SUFFIX];
+    const char *s = v ? json_string_value(v) : by_kind;
+
+    snprintf(by_kind, sizeof by_kind, "%s%s", h->kind, ms ? TD_MS_SUFFIX : "");
 
     if (!s || (v && json_string_length(v) != strlen(s)) || !st_id_valid(s))
         return tp_fail_at(e, TP_E_BAD_IDENTIFIER, "/family", "family is an identifier: [a-z0-9][a-z0-9._-]{0,62}");
+    if (td_dialect_is_ms(s) != ms)
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/family",
+                          "hardware and its family both end in \"" TD_MS_SUFFIX "\" (MetaSchedule), or none does");
     snprintf(h->family, sizeof h->family, "%s", s);
     return 0;
 }

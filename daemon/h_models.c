@@ -1,6 +1,7 @@
 /* Models: history, weights up and down, activation; families.
  *
  * Every GET carries a strong ETag. Weights are sent only when they are the ones that were published. */
+#include "daemon/dialect.h"
 #include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
@@ -285,6 +286,9 @@ void td_h_models_import(struct td_request *r)
         rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
     if (rc == 0)
         rc = tm_weights_read(bytes, n, &m, &p, &e);
+    if (rc == 0 && (m->features == TCLFEAT_TCLM_1) != td_dialect_is_ms(hw.name))
+        rc = tp_fail(&e, TP_E_FEATURES_MISMATCH, "a model of %s does not answer for hardware \"%s\"",
+                     tclfeat_version(m->features), hw.name);
     if (rc == 0)
         rc = st_model_reserve(d->store, &row.id, &e);
     if (rc == 0) {

@@ -3,6 +3,7 @@
  * Runs on the predict pool, or on the HTTP thread when it is small. What a thread needs is kept between requests and
  * only grows, so in the steady state the reply is all that is allocated. One snapshot serves the whole request; nothing
  * here waits for the store, training or a model swap. */
+#include "daemon/dialect.h"
 #include "daemon/handlers.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
@@ -166,6 +167,7 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
 
     if (body == NULL)
         return -TP_E_NO_MEMORY;
+    tp_body_limit(body, (size_t)d->config.limit_record_bytes);
     while (rc == 0 && (got = tp_body_next(body, &w->record, &why)) != 0) {
         if (got < 0) {
             *e = why;
@@ -187,6 +189,8 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
             int at = td_fit_check(&w->fit, &w->record, hw->feat.kind, &why);
 
             if (at == 0)
+                at = td_dialect_check(&w->record, hw->name, &why);
+            if (at == 0)
                 at = tm_batch_add(w->batch, &w->record, &hw->feat, &why);
             w->slot[count] = at;
             if (at >= 0)
@@ -203,6 +207,8 @@ static int read_records(struct worker *w, struct td_request *r, const struct td_
             }
         }
         if (got == 2) {
+            if (why.code == TP_E_TOO_LONG)
+                td_count(d->metrics, TD_C_LIMIT_RECORD, 1);
             w->slot[count] = -1;
             tp_errlist_add(&w->errors, &why);
         }
@@ -266,6 +272,7 @@ static int predict(struct worker *w, struct td_request *r, const struct td_hw *h
     tm_batch_stats(w->batch, &stats);
     calibrate(w, s->model, (size_t)stats.programs, with_std);
     usable = spread(w, *n, with_std);
+    td_count(m, TD_C_BATCHES, 1);
     td_count(m, TD_C_PREDICTED, usable);
     td_count(m, TD_C_UNUSABLE, *n - usable);
     td_count(m, TD_C_ROWS, stats.rows);
@@ -309,13 +316,17 @@ static void reply(struct td_request *r, const struct worker *w, const struct td_
 static int find(struct td_request *r, const char *which, struct td_hw *hw, struct td_snapshot **s, struct tp_err *e)
 {
     struct td_registry *g = td_req_daemon(r)->registry;
-    const char *name = td_req_param(r, 0);
-    int rc = 0;
+    char name[ST_ID_MAX + 1];
+    int rc = td_dialect_hardware(r, name, e);
+    bool hit = rc == 0 && td_registry_hardware_peek(g, name, hw);
 
-    if (td_req_may_wait(r))
-        rc = td_registry_hardware(g, name, hw, e);
-    else if (!td_registry_hardware_peek(g, name, hw) || (which[0] >= '0' && which[0] <= '9'))
+    if (rc != 0)
+        return rc;
+    if (!td_req_may_wait(r) && (!hit || (which[0] >= '0' && which[0] <= '9')))
         return 1;
+    td_count(td_req_daemon(r)->metrics, hit ? TD_C_HW_HIT : TD_C_HW_MISS, 1);
+    if (!hit)
+        rc = td_registry_hardware(g, name, hw, e);
     return rc != 0 ? rc : td_registry_acquire(g, hw->name, hw->family, which, s, e);
 }
 

@@ -3,6 +3,7 @@
  * The whole body is read before anything is stored, so a broken envelope stores nothing; the reply is made by the
  * store's writer after the commit. Candidates must be programs that can be encoded, or no selection could ever look at
  * them; what they say of a result is ignored. */
+#include "daemon/dialect.h"
 #include "daemon/handlers.h"
 #include "daemon/hcommon.h"
 #include "daemon/metrics.h"
@@ -10,6 +11,7 @@
 #include "daemon/registry.h"
 #include "proto/body.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -27,6 +29,7 @@ struct post {
     struct td_request *r;
     struct td_daemon *d;
     bool candidates;
+    char hw[ST_ID_MAX + 1];          /* the records' */
     struct tclfeat_encoder *encoder; /* of candidates */
     struct tclfeat_key *keys;
     size_t rejected;
@@ -44,7 +47,7 @@ static void post_free(struct post *p)
     free(p);
 }
 
-static struct post *post_new(struct td_request *r, bool candidates)
+static struct post *post_new(struct td_request *r, const char *hw, bool candidates)
 {
     struct post *p = calloc(1, sizeof *p);
 
@@ -53,9 +56,10 @@ static struct post *post_new(struct td_request *r, bool candidates)
     p->r = r;
     p->d = td_req_daemon(r);
     p->candidates = candidates;
+    snprintf(p->hw, sizeof p->hw, "%s", hw);
     if (!candidates)
         return p;
-    p->encoder = tclfeat_encoder_new(TCLFEAT_TCLF_1);
+    p->encoder = tclfeat_encoder_new(td_dialect_features(hw));
     p->keys = malloc(TCLFEAT_MAX_ROWS * sizeof *p->keys);
     if (p->encoder != NULL && p->keys != NULL)
         return p;
@@ -77,16 +81,17 @@ static void post_reply(struct post *p, size_t accepted, size_t duplicates)
 
 static void post_failed(struct post *p, enum tp_code code)
 {
-    const char *what = p->candidates ? "candidates" : "measurements", *hw = td_req_param(p->r, 0);
+    const char *what = p->candidates ? "candidates" : "measurements", *hw = p->hw;
 
     if (code == TP_E_UNKNOWN_HARDWARE)
         td_reply_fail(p->r, code, "the hardware was removed while the %s came in; nothing was stored", what);
-    else if (code == TP_E_TOO_MANY)
+    else if (code == TP_E_TOO_MANY) {
+        td_count(p->d->metrics, TD_C_LIMIT_CANDIDATES, 1);
         td_reply_fail(p->r, code,
                       "hardware \"%s\" would have more than %lld candidates that wait to be measured "
                       "(limit_candidates); nothing of the body was stored",
                       hw, (long long)p->d->config.limit_candidates);
-    else
+    } else
         td_reply_fail(p->r, code, "the %s could not be stored; nothing of them was", what);
 }
 
@@ -98,7 +103,7 @@ static void committed(void *arg, const struct st_ingest_result *res)
     if (res->code == 0) {
         td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
         if (!p->candidates && res->accepted > 0)
-            td_recal_note(p->d->recal, td_req_param(p->r, 0));
+            td_recal_note(p->d->recal, p->hw);
         post_reply(p, res->accepted, res->duplicates);
     } else {
         post_failed(p, (enum tp_code) - res->code);
@@ -126,7 +131,7 @@ static int check(const struct post *p, const struct tp_record *rec, const struct
 /* Everything usable of the body goes into b, everything else into p. */
 static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b, struct tp_err *e)
 {
-    size_t n;
+    size_t n, count = 0, limit = (size_t)p->d->config.limit_measurements_records;
     const char *bytes = td_req_body(p->r, &n);
     struct tp_body *body = tp_body_open(td_req_body_is_ndjson(p->r) ? TP_FORM_NDJSON : TP_FORM_JSON, bytes, n, e);
     struct tp_record rec;
@@ -136,6 +141,7 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
 
     if (body == NULL)
         return -TP_E_NO_MEMORY;
+    tp_body_limit(body, (size_t)p->d->config.limit_record_bytes);
     tp_record_init(&rec);
     while (rc == 0 && (got = tp_body_next(body, &rec, &why)) != 0) {
         if (got == 2 && p->candidates && why.code == TP_E_BAD_RESULT)
@@ -146,6 +152,8 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
         } else if (got == 1) {
             int bad = td_fit_check(&fit, &rec, hw->feat.kind, &why);
 
+            if (bad == 0)
+                bad = td_dialect_check(&rec, hw->name, &why);
             if (bad == 0)
                 bad = check(p, &rec, hw, &why);
             if (bad == 0)
@@ -159,7 +167,12 @@ static int read_body(struct post *p, const struct td_hw *hw, struct st_ingest *b
                 got = 2;
             }
         }
+        if (got != 0 && rc == 0 && ++count > limit)
+            rc = tp_fail(e, TP_E_BODY_TOO_LARGE,
+                         "the body holds more than %zu records, which is the most in one request", limit);
         if (got == 2) {
+            if (why.code == TP_E_TOO_LONG)
+                td_count(p->d->metrics, TD_C_LIMIT_RECORD, 1);
             p->rejected++;
             tp_errlist_add(&p->errors, &why);
         }
@@ -174,13 +187,16 @@ static void post(struct td_request *r, struct st_ingest *b, bool candidates, int
 {
     struct td_daemon *d = td_req_daemon(r);
     struct post *p = NULL;
+    char name[ST_ID_MAX + 1];
     struct td_hw hw;
 
     if (rc == 0)
-        rc = td_registry_hardware(d->registry, td_req_param(r, 0), &hw, e);
+        rc = td_dialect_hardware(r, name, e);
+    if (rc == 0)
+        rc = td_registry_hardware(d->registry, name, &hw, e);
     if (rc != 0)
         goto fail;
-    p = post_new(r, candidates);
+    p = post_new(r, name, candidates);
     if (p == NULL || b == NULL) {
         tp_fail(e, TP_E_NO_MEMORY, "no memory for a body of records");
         goto fail;
@@ -194,6 +210,8 @@ static void post(struct td_request *r, struct st_ingest *b, bool candidates, int
     }
     p->handed_over = now();
     rc = st_ingest_submit(d->store, hw.name, b, committed, p, e);
+    if (rc == -TP_E_OVERLOADED)
+        td_count(d->metrics, TD_C_LIMIT_INGEST_QUEUE, 1);
     if (rc == 0)
         return; /* b and p are the store's; the request may be gone already */
 fail:

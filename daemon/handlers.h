@@ -8,4 +8,7 @@
 #include "daemon/routes.def"
 #undef R
 
+/* h_backup.c: copies that a crash left in the state directory. At start. */
+void td_backup_sweep(const char *dir);
+
 #endif

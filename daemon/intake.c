@@ -180,11 +180,42 @@ static bool is_health(const struct td_route *route)
            strcmp(route->path, "/metrics") == 0;
 }
 
+static bool changes(const char *method)
+{
+    return strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0 && strcmp(method, "OPTIONS") != 0;
+}
+
+/* May who asks do this? Refusals count, and say when a quota is free again. */
+static int authorise(struct td_request *r, const char *method, struct tp_err *e)
+{
+    struct td_daemon *d = r->http->server->daemon;
+    enum td_role need = r->match.route->role;
+    int rc;
+
+    if (need == TD_ROLE_NONE && strcmp(r->match.route->path, "/metrics") == 0 && !d->config.metrics_open)
+        need = TD_ROLE_PREDICT;
+    if (need == TD_ROLE_NONE)
+        return 0;
+    rc = td_auth_check(d->auth,
+                       &(struct td_credentials){.peer = r->conn ? &r->conn->peer : NULL,
+                                                .authorization = td_req_header(r, MHD_HTTP_HEADER_AUTHORIZATION),
+                                                .origin = td_req_header(r, "Origin"),
+                                                .host = td_req_header(r, MHD_HTTP_HEADER_HOST),
+                                                .change = changes(method),
+                                                .need = need},
+                       r->t0, &r->grant, &r->retry_s, e);
+    if (rc)
+        td_count(d->metrics,
+                 rc == -TP_E_UNAUTHORIZED ? TD_C_AUTH_UNKNOWN
+                 : rc == -TP_E_TOO_MANY   ? TD_C_AUTH_QUOTA
+                                          : TD_C_AUTH_ROLE,
+                 1);
+    return rc;
+}
+
 /* Every reason to refuse a request that can be seen before its body. */
 static int check(struct td_request *r, const char *method, size_t length, struct tp_err *e)
 {
-    struct td_server *s = r->http->server;
-    struct td_daemon *d = s->daemon;
     int rc;
 
     if (r->refused.code)
@@ -197,25 +228,16 @@ static int check(struct td_request *r, const char *method, size_t length, struct
     const struct td_route *route = r->match.route;
     if (r->http->listener.health && !is_health(route))
         return tp_fail(e, TP_E_NO_ROUTE, "this listener serves /livez, /readyz and /metrics only");
+    if ((rc = authorise(r, method, e)) != 0)
+        return rc;
     if (is_health(route))
         return prepare_body(r, length, e);
-    if (atomic_load(&s->draining)) {
+    if (atomic_load(&r->http->server->draining)) {
         r->close = true;
         return tp_fail(e, TP_E_DRAINING, "the daemon is shutting down");
     }
-    if (atomic_load(&s->connections) > (size_t)d->config.connection_limit) {
-        r->close = true;
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "too many connections are open; try again later");
-    }
-    /* told before the body is read; the pool itself refuses again when it fills up meanwhile */
-    enum td_lane lane =
-        length == SIZE_MAX ? TD_LANE_EXPRESS : td_lane_of(length); /* unknown: in favour of the client */
-    size_t waiting = route->where == TD_PREDICT ? td_pool_queued(d->predict_pool, lane) : 0;
-    if (waiting >= (size_t)d->config.predict_queue) {
-        td_count(d->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "%zu predict requests wait already; try again later", waiting);
-    }
+    if ((rc = td_admit(r, length, e)) != 0)
+        return rc;
     return prepare_body(r, length, e);
 }
 
@@ -282,10 +304,8 @@ int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_er
 
     r->charged += more;
     if (more && atomic_fetch_add(&s->body_bytes, more) + more > (size_t)config_of(r)->limit_bodies_bytes &&
-        body->n > TD_EXPRESS_BYTES) {
-        td_count(s->daemon->metrics, TD_C_OVERLOAD, 1);
-        return tp_fail(e, TP_E_OVERLOADED, "the bodies of all requests need too much memory; try again later");
-    }
+        body->n > TD_EXPRESS_BYTES)
+        return td_limit(r, TD_C_LIMIT_BODIES, 0, e, "the bodies of all requests need too much memory");
     return 0;
 }
 
@@ -359,6 +379,33 @@ static const char *how_it_ended(enum MHD_RequestTerminationCode code)
     }
 }
 
+/* W3C traceparent, NULL when there is none. Only what has its form is logged: anything could stand in a header. */
+static const char *trace_of(const struct td_request *r)
+{
+    static const int group[] = {2, 32, 16, 2};
+    const char *given = td_req_header(r, "traceparent"), *p = given;
+
+    for (int i = 0; p && i < 4; i++) {
+        if ((int)strspn(p, "0123456789abcdef") != group[i] || p[group[i]] != (i < 3 ? '-' : '\0'))
+            return NULL;
+        p += group[i] + 1;
+    }
+    return given;
+}
+
+/* A line for every change that was asked for and got as far as its handler, whatever the level of the log: who, what,
+ * and how it ended. Those that were refused before stand among the requests. */
+static void audit(const struct td_request *r, int status, const char *aborted)
+{
+    if (!r->match.route || r->match.route->role < TD_ROLE_MEASURE || r->refused.code || r->phase < TD_PHASE_RUN ||
+        !changes(r->method))
+        return;
+    td_log(TD_AUDIT, "change", TD_S("who", r->grant.who),
+           TD_S("from", r->conn && *r->conn->peer.text ? r->conn->peer.text : NULL), TD_S("method", r->method),
+           TD_S("path", r->target.path), TD_I("status", status), TD_S("request_id", *r->id ? r->id : NULL),
+           TD_S("aborted", aborted));
+}
+
 static void account(struct td_request *r, enum MHD_RequestTerminationCode code)
 {
     static const enum td_counter by_class[] = {TD_C_REQ_2XX, TD_C_REQ_3XX, TD_C_REQ_4XX, TD_C_REQ_5XX};
@@ -373,10 +420,13 @@ static void account(struct td_request *r, enum MHD_RequestTerminationCode code)
     if (status >= 200 && status < 600)
         td_count(m, by_class[status / 100 - 2], 1);
     td_observe(m, TD_H_REQUEST, (double)us / 1e6);
+    audit(r, status, how_it_ended(code));
     td_log(TD_INFO, "request", TD_S("method", *r->method ? r->method : NULL), TD_S("path", r->target.path),
            TD_I("status", status), TD_I("bytes_in", r->bytes_in), TD_I("bytes_out", r->bytes_out),
            TD_F("duration_ms", (double)us / 1e3), TD_S("request_id", *r->id ? r->id : NULL),
-           TD_S("traceparent", td_req_header(r, "traceparent")), TD_S("aborted", how_it_ended(code)));
+           TD_S("traceparent", trace_of(r)), TD_S("who", *r->grant.who ? r->grant.who : NULL),
+           TD_S("from", r->conn && *r->conn->peer.text ? r->conn->peer.text : NULL),
+           TD_S("aborted", how_it_ended(code)));
 }
 
 void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum MHD_RequestTerminationCode code)
@@ -388,6 +438,7 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
         return;
     *req = NULL;
     account(r, code);
+    td_auth_done(&r->grant, r->bytes_in);
     if (r->conn) {
         int64_t now = td_now_us() / 1000;
         const struct td_config *conf = config_of(r);

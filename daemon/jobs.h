@@ -86,7 +86,7 @@ const char *td_job_hardware(const struct td_job *j);
 /* The job as JSON (store row merged with live progress). Of a finished one epoch, loss and metrics are the members of
  * that name in its result (metrics: else "challenger", "held_out" or "all"). UNKNOWN_JOB. */
 int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e);
-/* brief, for lists: without "per_task" and "selected" in the result, which may be long. */
+/* brief, for lists: without "per_task", "points" and "selected" in the result, which may be long. */
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out);
 int td_jobs_active(const struct td_jobs *js);
 bool td_jobs_lane_busy(struct td_jobs *js, const char *lane); /* a job of it waits or runs */

@@ -73,11 +73,13 @@ void td_job_json_locked(const struct td_job *j, struct tp_buf *out)
 static void put_finished(struct tp_buf *out, const struct st_job *job, bool brief)
 {
     static const char *const figures[] = {"metrics", "challenger", "held_out", "all"};
+    static const char *const lists[] = {"per_task", "points", "selected"};
     struct st_job shown = *job, *row = &shown;
     struct view v = {.progress = strcmp(row->state, "succeeded") == 0, .loss = NAN};
     json_t *result = row->result != NULL ? json_loads(row->result, 0, NULL) : NULL;
     const json_t *x;
     char *metrics = NULL, *shorter = NULL;
+    bool cut = false;
 
     x = json_object_get(result, "epoch");
     if (json_is_integer(x))
@@ -91,7 +93,9 @@ static void put_finished(struct tp_buf *out, const struct st_job *job, bool brie
             metrics = json_dumps(x, JSON_REAL_PRECISION(9));
     }
     v.metrics = metrics;
-    if (brief && (json_object_del(result, "per_task") == 0 || json_object_del(result, "selected") == 0)) {
+    for (size_t i = 0; brief && i < sizeof lists / sizeof *lists; i++)
+        cut |= json_object_del(result, lists[i]) == 0;
+    if (cut) {
         shorter = json_dumps(result, JSON_REAL_PRECISION(9));
         row->result = shorter;
     }

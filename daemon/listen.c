@@ -236,7 +236,7 @@ static bool named_health(const char *names, int i)
     return names && strcspn(names, ":") == 6 && strncmp(names, "health", 6) == 0;
 }
 
-static int adopt(int fd, struct td_listener *l, bool insecure, struct tp_err *e)
+static int adopt(int fd, struct td_listener *l, bool trusted, struct tp_err *e)
 {
     struct td_addr a;
     int type = 0, listening = 0;
@@ -249,10 +249,10 @@ static int adopt(int fd, struct td_listener *l, bool insecure, struct tp_err *e)
     l->inherited = true;
     if (describe(l, &a) != 0)
         return tp_fail(e, TP_E_CONFIG, "descriptor %d from systemd: %s", fd, strerror(errno));
-    if (!a.loopback && !insecure)
+    if (!a.loopback && !trusted)
         return tp_fail(e, TP_E_CONFIG,
                        "the socket unit listens on %.80s, which other machines can reach, and nothing would ask them "
-                       "who they are. Use a loopback "
+                       "who they are. Give a tokens_file, use a loopback "
                        "address, or set insecure = true if the network is trusted.",
                        l->address);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -260,7 +260,7 @@ static int adopt(int fd, struct td_listener *l, bool insecure, struct tp_err *e)
     return 0;
 }
 
-int td_listen_inherited(struct td_listener out[TD_LISTENERS_MAX], bool insecure, struct tp_err *e)
+int td_listen_inherited(struct td_listener out[TD_LISTENERS_MAX], bool trusted, struct tp_err *e)
 {
     const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS"), *names = getenv("LISTEN_FDNAMES");
     int n, rc = 0;
@@ -272,7 +272,7 @@ int td_listen_inherited(struct td_listener out[TD_LISTENERS_MAX], bool insecure,
         return tp_fail(e, TP_E_CONFIG, "LISTEN_FDS: at most %d sockets", TD_LISTENERS_MAX);
     for (int i = 0; i < n && rc == 0; i++) {
         td_listener_init(&out[i]);
-        rc = adopt(FIRST_FD + i, &out[i], insecure, e);
+        rc = adopt(FIRST_FD + i, &out[i], trusted, e);
         out[i].health = named_health(names, i);
     }
     unsetenv("LISTEN_PID");

@@ -24,6 +24,7 @@ struct td_listener {
     int port;          /* 0 for a unix socket */
     bool inherited;    /* from systemd: not to be shut down or removed */
     bool health;       /* serves health and metrics only */
+    bool tls;          /* its connections are encrypted */
     char address[160]; /* as td_addr_print */
     dev_t dev;         /* of the unix socket's file, so that only our own is removed */
     ino_t ino;
@@ -38,8 +39,8 @@ void td_listener_close(struct td_listener *l); /* also removes the unix socket *
 
 enum { TD_LISTENERS_MAX = 8 };
 /* Sockets from systemd (LISTEN_PID, LISTEN_FDS; a name "health" in LISTEN_FDNAMES marks the second listener). Returns
- * their number, 0 none. CONFIG: too many, not a listening stream socket, or not loopback while !insecure. Clears the
- * variables. */
-int td_listen_inherited(struct td_listener out[TD_LISTENERS_MAX], bool insecure, struct tp_err *e);
+ * their number, 0 none. CONFIG: too many, not a listening stream socket, or not loopback while !trusted (insecure, or
+ * there are tokens). Clears the variables. */
+int td_listen_inherited(struct td_listener out[TD_LISTENERS_MAX], bool trusted, struct tp_err *e);
 
 #endif

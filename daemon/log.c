@@ -25,8 +25,9 @@
 
 enum { VALUE_MAX = 512, STOP_PATIENCE_MS = 1000, GATHER_MS = 5 };
 
-static const char *const LEVEL[] = {"error", "warning", "info", "debug"};
-static const char *const PRIORITY[] = {"<3>", "<4>", "<6>", "<7>"};
+/* by level, TD_AUDIT first */
+static const char *const LEVEL[] = {"audit", "error", "warning", "info", "debug"};
+static const char *const PRIORITY[] = {"<5>", "<3>", "<4>", "<6>", "<7>"};
 
 static _Atomic int log_level = TD_INFO;
 static _Atomic bool log_json;
@@ -197,7 +198,7 @@ size_t td_log_render(char out[TD_LOG_LINE_MAX], bool json, enum td_level level, 
     if (json)
         puts_(&l, "{");
     put_time(&l, json, ts);
-    put_str(&l, json, "level", LEVEL[level]);
+    put_str(&l, json, "level", LEVEL[level - TD_AUDIT]);
     put_str(&l, json, "event", event);
     for (size_t i = 0; i < n; i++)
         put_field(&l, json, &f[i]);
@@ -248,7 +249,7 @@ static size_t finish(char *out, bool journal, enum td_level level, const char *e
 
     clock_gettime(CLOCK_REALTIME, &t);
     if (journal) {
-        memcpy(out, PRIORITY[level], 3);
+        memcpy(out, PRIORITY[level - TD_AUDIT], 3);
         prefix = 3;
     }
     return prefix + td_log_render(out + prefix, atomic_load_explicit(&log_json, memory_order_relaxed), level,
@@ -395,8 +396,8 @@ void td_log_level(enum td_level level)
 
 int td_log_level_by_name(const char *name)
 {
-    for (int i = 0; i < (int)(sizeof LEVEL / sizeof *LEVEL); i++)
-        if (strcmp(name, LEVEL[i]) == 0)
+    for (int i = TD_ERROR; i <= TD_DEBUG; i++)
+        if (strcmp(name, LEVEL[i - TD_AUDIT]) == 0)
             return i;
     return -1;
 }

@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum td_level { TD_ERROR, TD_WARNING, TD_INFO, TD_DEBUG };
+/* TD_AUDIT lines are written whatever the level. */
+enum td_level { TD_AUDIT = -1, TD_ERROR, TD_WARNING, TD_INFO, TD_DEBUG };
 enum { TD_LOG_LINE_MAX = 4096 /* longer values are cut */, TD_LOG_QUEUE_MAX = 1 << 20 /* bytes waiting for stderr */ };
 
 struct td_field {

@@ -5,12 +5,14 @@
  * lock. */
 #include "daemon/metrics.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Seconds. From a health check to a whole import; the steps follow 1, 2.5, 5. */
@@ -47,33 +49,45 @@ static const struct name C_NAME[] = {
 #define C(id, name, labels, help) {name, labels, help},
 #define G(id, name, help)
 #define H(id, name, help)
+#define X(id, name, help)
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
 };
 static const struct name G_NAME[] = {
 #define C(id, name, labels, help)
 #define G(id, name, help) {name, "", help},
 #define H(id, name, help)
+#define X(id, name, help)
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
 };
 static const struct name H_NAME[] = {
 #define C(id, name, labels, help)
 #define G(id, name, help)
 #define H(id, name, help) {name, "", help},
+#define X(id, name, help)
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
 };
 
 static const struct name HW_NAME[] = {
+#define C(id, name, labels, help)
+#define G(id, name, help)
+#define H(id, name, help)
 #define X(id, name, help) {name, "", help},
-#include "daemon/metrics_hw.def"
+#include "daemon/metrics.def"
+#undef C
+#undef G
+#undef H
 #undef X
 };
 
@@ -148,6 +162,11 @@ void td_count(struct td_metrics *m, enum td_counter c, uint64_t n)
     atomic_fetch_add_explicit(&m->c[c].v, n, memory_order_relaxed);
 }
 
+void td_count_to(struct td_metrics *m, enum td_counter c, uint64_t total)
+{
+    atomic_store_explicit(&m->c[c].v, total, memory_order_relaxed);
+}
+
 void td_gauge(struct td_metrics *m, enum td_gauge g, double v)
 {
     atomic_store_explicit(&m->g[g], v, memory_order_relaxed);
@@ -165,7 +184,7 @@ void td_observe(struct td_metrics *m, enum td_histogram h, double v)
     atomic_fetch_add_explicit(&m->h[h].nanoseconds, (uint64_t)(v < 1e9 ? v * 1e9 : 1e18), memory_order_relaxed);
 }
 
-static double resident_bytes(void)
+double td_resident_bytes(void)
 {
     unsigned long size, resident = 0;
     FILE *f = fopen("/proc/self/statm", "re");
@@ -176,6 +195,29 @@ static double resident_bytes(void)
         resident = 0;
     fclose(f);
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+static int count_entries(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n > 2 ? n - 2 : 0; /* "." and ".." */
+}
+
+static void measure_process(struct td_metrics *m)
+{
+    struct rlimit files = {0};
+
+    getrlimit(RLIMIT_NOFILE, &files);
+    td_gauge(m, TD_G_RSS, td_resident_bytes());
+    td_gauge(m, TD_G_THREADS, count_entries("/proc/self/task"));
+    td_gauge(m, TD_G_FDS, count_entries("/proc/self/fd"));
+    td_gauge(m, TD_G_FDS_MAX, (double)files.rlim_cur);
 }
 
 static void head(struct tp_buf *out, const struct name *n, const char *type)
@@ -200,7 +242,7 @@ static void write_histogram(const struct histogram *h, const char *name, struct 
 
 void td_metrics_write(struct td_metrics *m, struct tp_buf *out)
 {
-    td_gauge(m, TD_G_RSS, resident_bytes());
+    measure_process(m);
     for (int i = 0; i < TD_COUNTERS; i++) {
         const struct name *n = &C_NAME[i];
         if (i == 0 || strcmp(n->name, C_NAME[i - 1].name) != 0)

@@ -17,6 +17,9 @@ static const struct {
     {"port-file", "FILE", "Write the port to FILE once requests are served."},
     {"check-config", NULL, "Check the configuration and exit."},
     {"print-config", NULL, "Print the configuration in effect and exit."},
+    {"new-token", "ROLE",
+     "Make a token for the role predict, measure or operate, print it, and add its hash to tokens_file."},
+    {"token-name", "NAME", "Name of the new token, for logs and to find it in the file."},
     {"version", NULL, "Print the version and exit."},
     {"help", NULL, "Print this and exit."},
 };
@@ -26,8 +29,9 @@ enum { PLAIN = sizeof plain / sizeof *plain };
 static const char *nearest_option(const char *name)
 {
     const char *near = td_nearest(name, td_config_keys), *const candidates[] = {
-                                                             near,           "config",  "port-file", "check-config",
-                                                             "print-config", "version", "help",      NULL};
+                                                             near,           "config",    "port-file",  "check-config",
+                                                             "print-config", "new-token", "token-name", "version",
+                                                             "help",         NULL};
     return td_nearest(name, near ? candidates : candidates + 1);
 }
 
@@ -102,7 +106,12 @@ int td_options_parse(int argc, char **argv, struct td_options *o, struct tp_err 
                 return tp_fail(e, TP_E_BAD_PARAMETER, "more than %d settings", TD_OPTIONS_MAX);
             o->set[o->n++] = (struct td_setting){key, value};
         } else if (plain[p].value) {
-            *(strcmp(name, "config") == 0 ? &o->file : &o->port_file) = value;
+            *(name[0] == 'c'   ? &o->file
+              : name[0] == 'p' ? &o->port_file
+              : name[0] == 'n' ? &o->role
+                               : &o->name) = value;
+            if (name[0] == 'n')
+                o->action = TD_NEW_TOKEN;
         } else {
             o->action = name[0] == 'v'   ? TD_VERSION
                         : name[0] == 'h' ? TD_HELP

@@ -5,13 +5,15 @@
 
 #include "daemon/config.h"
 
-enum td_action { TD_RUN, TD_CHECK_CONFIG, TD_PRINT_CONFIG, TD_VERSION, TD_HELP };
+enum td_action { TD_RUN, TD_CHECK_CONFIG, TD_PRINT_CONFIG, TD_NEW_TOKEN, TD_VERSION, TD_HELP };
 enum { TD_OPTIONS_MAX = 128 };
 
 struct td_options {
     enum td_action action;
     const char *file;      /* -c FILE, NULL none */
     const char *port_file; /* --port-file FILE, NULL none */
+    const char *role;      /* --new-token ROLE */
+    const char *name;      /* --token-name NAME, NULL none */
     int n;
     struct td_setting {
         const char *key; /* of config.def */

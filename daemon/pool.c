@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { RING_FIRST = 64 };
 
@@ -33,6 +34,7 @@ struct lane {
     pthread_cond_t wake;
     _Atomic size_t queued; /* = count */
     _Atomic unsigned long done;
+    _Atomic int64_t task_ns; /* time of a task, a moving mean; 0 not known yet */
 };
 
 struct td_pool {
@@ -69,6 +71,22 @@ static bool find_locked(struct td_pool *p, enum td_lane own, struct task *t, enu
     return own == TD_LANE_MAIN && take_locked(p, TD_LANE_EXPRESS, t);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Two threads may lose each other's update; a mean does not mind. */
+static void note(struct lane *l, int64_t ns)
+{
+    int64_t mean = atomic_load_explicit(&l->task_ns, memory_order_relaxed);
+
+    atomic_store_explicit(&l->task_ns, mean ? mean + (ns - mean) / 8 : ns, memory_order_relaxed);
+}
+
 static void *run(void *arg)
 {
     struct worker *w = arg;
@@ -84,7 +102,9 @@ static void *run(void *arg)
     for (;;) {
         if (find_locked(p, w->lane, &t, &from)) {
             pthread_mutex_unlock(&p->lock);
+            int64_t began = now_ns();
             t.run(t.arg, w->state);
+            note(&p->lane[from], now_ns() - began);
             atomic_fetch_add_explicit(&p->lane[from].done, 1, memory_order_relaxed);
             pthread_mutex_lock(&p->lock);
         } else if (p->stop) {
@@ -224,6 +244,16 @@ void td_pool_limit(struct td_pool *p, size_t max_queued)
     pthread_mutex_lock(&p->lock);
     p->max = max_queued;
     pthread_mutex_unlock(&p->lock);
+}
+
+int64_t td_pool_wait_us(const struct td_pool *p, enum td_lane lane)
+{
+    enum td_lane own = p->opts.threads[lane] > 0 ? lane : TD_LANE_MAIN;
+    const struct lane *l = &p->lane[own];
+    int64_t queued = (int64_t)atomic_load_explicit(&l->queued, memory_order_relaxed),
+            each = atomic_load_explicit(&l->task_ns, memory_order_relaxed);
+
+    return queued * each / (p->opts.threads[own] * (int64_t)1000);
 }
 
 size_t td_pool_queued(const struct td_pool *p, enum td_lane lane)

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum td_lane { TD_LANE_MAIN, TD_LANE_EXPRESS, TD_LANES };
 
@@ -32,6 +33,8 @@ void td_pool_free(struct td_pool *p);
 int td_pool_submit(struct td_pool *p, enum td_lane lane, void (*run)(void *task, void *worker), void *task,
                    struct tp_err *e);
 void td_pool_limit(struct td_pool *p, size_t max_queued); /* what waits already stays */
+/* How long a task that comes now will wait for its turn: by what waits, and how long the last ones took. */
+int64_t td_pool_wait_us(const struct td_pool *p, enum td_lane lane);
 size_t td_pool_queued(const struct td_pool *p, enum td_lane lane);
 /* Tasks of the lane that are finished: the watchdog's sign of life. */
 unsigned long td_pool_done(const struct td_pool *p, enum td_lane lane);

@@ -6,6 +6,7 @@
 
 #include "ckd/adapt.h"
 #include "daemon/adapt_job.h"
+#include "daemon/dialect.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
@@ -244,7 +245,7 @@ static int load(struct run *x, struct tp_err *e)
         rc = td_registry_load_kb(x->d->registry, x->reader, x->present_id, &x->present, e);
     for (; x->loaded < x->n && rc == 0; x->loaded += rc == 0) {
         struct td_train_want want = {.hw = x->source[x->loaded].hw,
-                                     .features = TCLFEAT_TCLF_1,
+                                     .features = td_dialect_features(x->hw.name),
                                      .per_task = (uint32_t)x->params.per_task,
                                      .seed = (uint64_t)x->params.seed,
                                      .progress = loading,
@@ -353,7 +354,7 @@ static int forgets(struct run *x, struct tk_acceptance *a, struct tp_err *e)
     struct tk_run run = {.seed = 1, .threads = 1};
     struct tk_set none = {0};
     uint32_t kept = 0;
-    int rc = td_older_load(x->reader, x->hw.family, NULL, TCLFEAT_TCLF_1, &x->older, e);
+    int rc = td_older_load(x->reader, x->hw.family, NULL, td_dialect_features(x->hw.name), &x->older, e);
 
     if (rc != 0)
         return rc;

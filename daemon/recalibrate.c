@@ -8,6 +8,7 @@
 #include "daemon/recalibrate.h"
 
 #include "daemon/drift.h"
+#include "daemon/figures.h"
 #include "daemon/giveway.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -143,6 +144,7 @@ static int run_pass(struct pass *p, const _Atomic bool *stop, int *tasks, bool *
                                      &calibration, e);
     if (rc == 0 && p->n_due > 0) {
         *tasks = (int)p->n_due;
+        td_figures_show(p->d, p->reader, p->hw.name);
         td_log(TD_INFO, "model-recalibrated", TD_I("model", p->s->id), TD_S("hardware", p->hw.name),
                TD_I("calibration", calibration), TD_I("tasks", p->n_due));
         if (p->d->metrics != NULL)

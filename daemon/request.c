@@ -298,13 +298,15 @@ void td_request_problem(struct td_request *r, const struct tp_err *e)
     struct MHD_Response *resp;
     char seconds[12];
 
+    if (e->code == TP_E_BODY_TOO_LARGE)
+        td_count(r->http->server->daemon->metrics, TD_C_LIMIT_BODY, 1);
     tp_problem_write(&b, e);
     r->bytes_out = b.n;
     resp = td_request_response(&b);
     if (resp) {
         td_request_decorate(r, resp, "application/problem+json");
         if (status == 429 || status == 503) {
-            snprintf(seconds, sizeof seconds, "%d", e->code == TP_E_DRAINING ? 5 : TD_RETRY_SECONDS);
+            snprintf(seconds, sizeof seconds, "%d", e->code == TP_E_DRAINING ? 5 : td_retry_after(r));
             MHD_add_response_header(resp, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
         }
         if (status == 405)

@@ -11,13 +11,13 @@
 #define TD_REQUEST_H
 
 #include "daemon/daemon.h"
+#include "daemon/tokens.h"
 #include "proto/buf.h"
 #include "proto/err.h"
 
 #include <stdbool.h>
 
 enum td_where { TD_INLINE, TD_PREDICT, TD_API };
-enum td_role { TD_ROLE_NONE, TD_ROLE_PREDICT, TD_ROLE_MEASURE, TD_ROLE_OPERATE };
 enum td_body_kind {
     TD_BODY_NONE,    /* a body is ignored */
     TD_BODY_JSON,    /* control body, application/json, <= limit_control */

@@ -6,6 +6,7 @@
 #ifndef TD_REQUEST_INT_H
 #define TD_REQUEST_INT_H
 
+#include "daemon/auth.h"
 #include "daemon/decode.h"
 #include "daemon/metrics.h"
 #include "daemon/pool.h"
@@ -29,16 +30,18 @@ enum {
      * or in the express lane (some 50) */
     TD_AT_ONCE_BYTES = 8 * 1024,
     TD_EXPRESS_BYTES = 32 * 1024,
-    TD_SEATS_MAX = 64,
-    TD_RETRY_SECONDS = 1
+    TD_SEATS_MAX = 64
 };
 
 /* One connection. Made and freed by its HTTP thread; the sweep of the control thread reads it under the server's
  * conn_lock. */
 struct td_conn {
     struct td_conn *prev, *next;
+    struct td_server *server;
     int fd;
+    struct td_peer peer;
     bool tcp;
+    bool surplus; /* there were address_connections of this address already */
     /* When the connection is closed for being late, monotonic ms; INT64_MAX while a handler or a reply is at work. */
     _Atomic int64_t deadline;
     _Atomic bool idle;          /* between requests */
@@ -62,7 +65,7 @@ struct td_seat {
 
 struct td_server {
     struct td_daemon *daemon;
-    struct td_http http[TD_LISTENERS_MAX + 2];
+    struct td_http http[TD_LISTENERS_MAX + 3];
     int n_http;
     pthread_mutex_t conn_lock; /* guards the list of connections; innermost */
     struct td_conn *conns;
@@ -89,13 +92,16 @@ struct td_request {
     struct td_target target;
     struct td_match match;
     char method[16], id[TD_REQUEST_ID_MAX + 1];
-    int64_t t0; /* monotonic us */
+    int64_t t0;          /* monotonic us */
+    int64_t deadline_us; /* after this the client does not want it any more, monotonic; 0 none */
     /* the body */
     struct tp_buf body; /* as it came until dispatch.c decodes it */
     enum td_coding coding;
     size_t limit, charged, bytes_in, discarded;
     bool wanted, ndjson;
     struct tp_err refused; /* code != OK: the rest of the body is read and thrown away, then this is the reply */
+    struct td_grant grant; /* filled by check(): who asks */
+    int retry_s;           /* for a refusal with 429 or 503; 0: by its code */
     /* the handler */
     void *worker;
     enum td_lane lane;
@@ -126,6 +132,15 @@ void td_intake_completed(void *cls, struct MHD_Connection *c, void **req, enum M
 int td_body_charge(struct td_request *r, const struct tp_buf *body, struct tp_err *e);
 void td_body_drop(struct td_request *r);
 
+/* admit.c: OVERLOADED with that text and a Retry-After, counted. */
+int td_limit(struct td_request *r, enum td_counter limit, int64_t wait_ms, struct tp_err *e, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* The limits, at three moments: before the body is read (length SIZE_MAX: not known), before the queue, at the turn. */
+int td_admit(struct td_request *r, size_t length, struct tp_err *e);
+int td_admit_queue(struct td_request *r, enum td_lane lane, struct tp_err *e);
+int td_admit_run(struct td_request *r, struct tp_err *e);
+int td_retry_after(const struct td_request *r); /* seconds, for 429 and 503 */
+
 /* dispatch.c: the body is there */
 enum MHD_Result td_dispatch(struct td_request *r);
 enum td_lane td_lane_of(size_t body_bytes);
@@ -139,6 +154,10 @@ void td_request_ready(struct td_request *r, struct MHD_Response *resp, int statu
 struct MHD_Response *td_request_response(struct tp_buf *body); /* takes the bytes */
 /* headers that every reply has */
 void td_request_decorate(struct td_request *r, struct MHD_Response *resp, const char *content_type);
+
+/* server.c: for the handshake of a struct MHD_Connection; NULL: it has none. */
+struct td_tls;
+struct td_tls *td_server_tls_of(void *mhd_connection);
 
 /* stream.c */
 void td_streams_wake(struct td_server *s, bool end); /* end: no stream sleeps again */

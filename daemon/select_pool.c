@@ -5,6 +5,7 @@
  * no place in them. On a job thread. */
 #include "daemon/select_pool.h"
 
+#include "daemon/dialect.h"
 #include "daemon/hardware.h"
 #include "model/mem.h"
 #include "sampler/embed.h"
@@ -129,7 +130,7 @@ static int chunk_begin(struct load *l)
     if (l->batch != NULL)
         return tm_batch_begin(l->batch, l->want->s->plan);
     tm_dataset_free(l->ds);
-    l->ds = tm_dataset_new(TCLFEAT_TCLF_1);
+    l->ds = tm_dataset_new(td_dialect_features(l->want->hw->name));
     return l->ds != NULL ? 0 : -TP_E_NO_MEMORY;
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/request_int.h"
 
 #include "daemon/log.h"
+#include "daemon/tls.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -21,10 +22,24 @@ enum {
     FD_RESERVE = 64 /* descriptors for the store, models, logs */,
     LIMIT_SLACK = 64,
     POOL_BYTES = 64 * 1024,
-    STACK_BYTES = 512 * 1024
+    STACK_BYTES = 512 * 1024,
+    SURPLUS_MS = 5000 /* to fetch the refusal */
 };
+static char TLS_PRIORITIES[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1";
 
 /* ---- connections ---- */
+
+/* Does n's address have as many connections as it may already? */
+static bool surplus_locked(const struct td_server *s, const struct td_conn *n)
+{
+    int64_t most = s->daemon->config.address_connections, found = 0;
+
+    if (most == 0 || n->peer.local)
+        return false;
+    for (const struct td_conn *c = s->conns; c && found < most; c = c->next)
+        found += !c->peer.local && !c->surplus && memcmp(c->peer.addr, n->peer.addr, sizeof n->peer.addr) == 0;
+    return found >= most;
+}
 
 static void opened(struct td_server *s, struct MHD_Connection *c, void **context)
 {
@@ -39,7 +54,9 @@ static void opened(struct td_server *s, struct MHD_Connection *c, void **context
         free(n);
         return; /* served all the same, without deadlines but for libmicrohttpd's own */
     }
+    n->server = s;
     n->fd = info->connect_fd;
+    td_peer_of(n->fd, &n->peer);
     n->tcp = setsockopt(n->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0 &&
              setsockopt(n->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0;
     n->seen_bytes = 0;
@@ -48,6 +65,9 @@ static void opened(struct td_server *s, struct MHD_Connection *c, void **context
     atomic_store(&n->idle_start, now);
     atomic_store(&n->idle, true);
     pthread_mutex_lock(&s->conn_lock);
+    n->surplus = surplus_locked(s, n);
+    if (n->surplus)
+        atomic_store(&n->deadline, now + SURPLUS_MS);
     n->next = s->conns;
     if (n->next)
         n->next->prev = n;
@@ -138,8 +158,10 @@ void td_server_sweep(struct td_server *s)
         }
     }
     pthread_mutex_unlock(&s->conn_lock);
-    if (late)
+    if (late) {
+        td_count(s->daemon->metrics, TD_C_LATE, late);
         td_log(TD_WARNING, "late-requests-closed", TD_I("connections", late));
+    }
     td_streams_sweep(s);
 }
 
@@ -182,23 +204,43 @@ static unsigned connection_limit(const struct td_server *s, bool health, unsigne
     return (unsigned)limit;
 }
 
+struct td_tls *td_server_tls_of(void *mhd_connection)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd_connection ? MHD_get_connection_info(mhd_connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT) : NULL;
+    const struct td_conn *n = info ? info->socket_context : NULL;
+
+    return n ? n->server->daemon->tls : NULL;
+}
+
 static int start(struct td_server *s, struct td_listener *l, struct tp_err *e)
 {
     struct td_http *h = &s->http[s->n_http];
     const struct td_config *c = &s->daemon->config;
     unsigned threads = l->health ? 1 : (unsigned)s->daemon->threads.http;
 
+    bool l_tls = l->tls;
+    struct MHD_OptionItem more[4];
+    int n = 0;
+
+    if (threads > 1)
+        more[n++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_POOL_SIZE, (intptr_t)threads, NULL};
+    if (l_tls)
+        more[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, TLS_PRIORITIES};
+    more[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
     h->server = s;
     h->listener = *l;
     td_listener_init(l);
     h->mhd = MHD_start_daemon(
-        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, td_intake, h,
-        MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, h->listener.fd, MHD_OPTION_CONNECTION_LIMIT,
-        connection_limit(s, l->health, threads), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)c->idle_timeout_seconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_URI_LOG_CALLBACK,
-        td_intake_target, h, MHD_OPTION_NOTIFY_COMPLETED, td_intake_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, h, threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, MHD_OPTION_END);
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (l_tls ? MHD_USE_TLS : 0u), 0,
+        NULL, NULL, td_intake, h, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_LISTEN_SOCKET, h->listener.fd,
+        MHD_OPTION_CONNECTION_LIMIT, connection_limit(s, l->health, threads), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)c->idle_timeout_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_URI_LOG_CALLBACK, td_intake_target, h,
+        MHD_OPTION_NOTIFY_COMPLETED, td_intake_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_ARRAY, more, l_tls ? MHD_OPTION_HTTPS_CERT_CALLBACK2 : MHD_OPTION_END, td_tls_retrieve,
+        MHD_OPTION_END);
     if (!h->mhd) {
         int rc = tp_fail(e, TP_E_CONFIG, "cannot serve on %.100s: %s", h->listener.address, strerror(errno));
         td_listener_close(&h->listener);
@@ -206,20 +248,20 @@ static int start(struct td_server *s, struct td_listener *l, struct tp_err *e)
     }
     s->n_http++;
     td_log(TD_INFO, "listening", TD_S("address", h->listener.address), TD_I("threads", threads),
-           TD_S("serves", h->listener.health ? "health" : "all"));
+           TD_S("serves", h->listener.health ? "health" : "all"), TD_S("tls", l_tls ? "true" : NULL));
     return 0;
 }
 
 int td_server_new(struct td_daemon *d, struct td_server **out, struct tp_err *e)
 {
     struct td_server *s = calloc(1, sizeof *s);
-    struct td_listener l[TD_LISTENERS_MAX + 2];
+    struct td_listener l[TD_LISTENERS_MAX + 3];
     int n = 0, rc = 0;
     bool health = false, main_one = false;
 
     if (!s)
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
-    for (int i = 0; i < TD_LISTENERS_MAX + 2; i++)
+    for (int i = 0; i < TD_LISTENERS_MAX + 3; i++)
         td_listener_init(&l[i]);
     s->daemon = d;
     pthread_mutex_init(&s->conn_lock, NULL);
@@ -232,7 +274,7 @@ int td_server_new(struct td_daemon *d, struct td_server **out, struct tp_err *e)
             rc = tp_fail(e, TP_E_NO_MEMORY, "out of memory");
             goto out;
         }
-    n = td_listen_inherited(l, d->config.insecure, e);
+    n = td_listen_inherited(l, d->config.insecure || *d->config.tokens_file, e);
     if (n < 0) {
         rc = n;
         n = TD_LISTENERS_MAX;
@@ -246,6 +288,8 @@ int td_server_new(struct td_daemon *d, struct td_server **out, struct tp_err *e)
         n++;
     if (rc == 0 && !health && *d->config.health_listen && (rc = td_listen(d->config.health_listen, &l[n], e)) == 0)
         l[n++].health = true;
+    if (rc == 0 && *d->config.tls_listen && (rc = td_listen(d->config.tls_listen, &l[n], e)) == 0)
+        l[n++].tls = true;
     for (int i = 0; i < n && rc == 0; i++)
         rc = start(s, &l[i], e);
 out:

@@ -4,6 +4,8 @@
  */
 #include "daemon/snapshot.h"
 
+#include "proto/ms.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -41,6 +43,29 @@ static const char *const golden[] = {
     "{\"i\": [[\"[\\\"gemm\\\", 96, 80, 48]\", \"llvm\"], [[], [[\"AN\", 2, 0, 3]]]]}",
 };
 enum { GOLDEN = sizeof golden / sizeof golden[0] };
+
+/* The same of MetaSchedule, as tuning records: a CPU tiling, a CUDA one, inlining with a sampled location, a reduction.
+ */
+static const char *const golden_ms[GOLDEN] = {
+    "[[[[\"GetBlock\", [], [\"C\", \"main\"], [\"b0\"]], [\"GetLoops\", [\"b0\"], [], [\"l1\"]], "
+    "[\"SamplePerfectTile\", [\"l1\"], [4, 64], [\"v2\", \"v3\", \"v4\", \"v5\"]], [\"Split\", [\"l1\", \"v2\", "
+    "\"v3\", "
+    "\"v4\", \"v5\"], [1], [\"l6\", \"l7\", \"l8\", \"l9\"]], [\"Reorder\", [\"l6\", \"l9\", \"l8\", \"l7\"], [], []], "
+    "[\"Fuse\", [\"l6\", \"l9\"], [1], [\"l10\"]], [\"Parallel\", [\"l10\"], [], []], [\"Annotate\", [\"b0\", 64], "
+    "[\"meta_schedule.vectorize\"], []]], [[2, [4, 2, 8, 2]]]], null, \"llvm\"]",
+    "[[[[\"GetBlock\", [], [\"C\", \"main\"], [\"b0\"]], [\"GetLoops\", [\"b0\"], [], [\"l1\", \"l2\"]], [\"Bind\", "
+    "[\"l1\"], [\"blockIdx.x\"], []], [\"Bind\", [\"l2\"], [\"threadIdx.x\"], []], [\"CacheRead\", [\"b0\"], [0, "
+    "\"shared\"], [\"b3\"]], [\"SampleCategorical\", [], [[1, 2, 4], [0.3, 0.3, 0.4]], [\"v4\"]], [\"Annotate\", "
+    "[\"b3\", "
+    "\"v4\"], [\"meta_schedule.cooperative_fetch\"], []]], [[5, 2]]], null, \"cuda\"]",
+    "[[[[\"GetBlock\", [], [\"P\", \"main\"], [\"b0\"]], [\"SampleComputeLocation\", [\"b0\"], [], [\"l1\"]], "
+    "[\"ComputeAt\", [\"b0\", \"l1\"], [1, -1], []], [\"ComputeInline\", [\"b0\"], [], []], [\"EnterPostproc\", [], "
+    "[], "
+    "[]]], [[1, -1]]], null, \"llvm\"]",
+    "[[[[\"GetBlock\", [], [\"R\", \"main\"], [\"b0\"]], [\"GetLoops\", [\"b0\"], [], [\"l1\"]], [\"RFactor\", "
+    "[\"l1\"], "
+    "[0], [\"b2\"]], [\"StorageAlign\", [\"b2\"], [0, -2, 32, 16], []], [\"Tensorize\", [\"b0\"], [\"dot\", 1], []]], "
+    "[]], null, \"llvm\"]"};
 
 int td_snapshot_new(struct tm_model *m, const struct tm_provenance *p, const struct st_model *row, uint64_t checksum,
                     struct td_snapshot **out, struct tp_err *e)
@@ -196,6 +221,23 @@ int td_snapshot_load(const char *path, const struct st_model *row, struct td_sna
     return td_snapshot_new(m, &p, row, checksum, out, e);
 }
 
+static int read_golden(struct tp_record *r, int i, bool ms, struct tp_err *e)
+{
+    static const char workload[] = "\"golden\"", shapes[] = "[[\"TENSOR\", \"float32\", [96, 80]]]";
+    const struct tp_ms_context c = {.workload = {workload, sizeof workload - 1},
+                                    .args_info = {shapes, sizeof shapes - 1}};
+    struct tp_buf text = {0};
+    int rc;
+
+    if (!ms)
+        return tp_record_parse(r, golden[i], strlen(golden[i]), e);
+    rc = tp_ms_convert(&c, golden_ms[i], strlen(golden_ms[i]), &text, e);
+    if (rc == 0)
+        rc = tp_record_parse(r, text.p, text.n, e);
+    tp_buf_free(&text);
+    return rc;
+}
+
 static int predict_golden(const struct td_snapshot *s, double out[3][GOLDEN], struct tp_err *e)
 {
     struct tm_batch *b = tm_batch_new();
@@ -205,7 +247,7 @@ static int predict_golden(const struct td_snapshot *s, double out[3][GOLDEN], st
     tp_record_init(&r);
     rc = b == NULL ? tp_fail(e, TP_E_NO_MEMORY, "no memory to check a model") : tm_batch_begin(b, s->plan);
     for (int i = 0; i < GOLDEN && rc == 0; i++) {
-        rc = tp_record_parse(&r, golden[i], strlen(golden[i]), e);
+        rc = read_golden(&r, i, s->model->features == TCLFEAT_TCLM_1, e);
         if (rc == 0)
             rc = tm_batch_add(b, &r, NULL, e);
         rc = rc > 0 ? 0 : rc;

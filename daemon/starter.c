@@ -4,6 +4,7 @@
 #include "daemon/starter.h"
 
 #include "ckd/kb.h"
+#include "daemon/dialect.h"
 #include "daemon/figures.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
@@ -160,7 +161,7 @@ void td_starter_family(struct td_daemon *d, struct st_reader *r, const char *fam
         return;
     pthread_mutex_lock(&d->starter->mu);
     rc = st_family_list(r, "", -1, find_family, &w, &e);
-    if (rc == 0 && w.found && w.family.kb_model == 0 && w.family.kind[0] != '\0' &&
+    if (rc == 0 && w.found && w.family.kb_model == 0 && !td_dialect_is_ms(family) && w.family.kind[0] != '\0' &&
         kb_file(d->starter->dir, w.family.kind, path)) {
         rc = publish(d, path, family, &id, &e);
         if (rc == 0) {

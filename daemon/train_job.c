@@ -6,6 +6,7 @@
 #include "daemon/train_job.h"
 
 #include "daemon/adapt_job.h"
+#include "daemon/dialect.h"
 #include "daemon/figures.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -78,7 +79,7 @@ static int loading(void *arg, double share)
 static int load(struct run *x, struct tp_err *e)
 {
     struct td_train_want want = {.hw = &x->hw,
-                                 .features = TCLFEAT_TCLF_1,
+                                 .features = td_dialect_features(x->hw.name),
                                  .per_task = (uint32_t)x->params.per_task,
                                  .seed = (uint64_t)x->params.seed,
                                  .progress = loading,
@@ -93,16 +94,17 @@ static int load(struct run *x, struct tp_err *e)
 /* The weights to start from: the hardware's own model when it has the same shape, else fresh ones. */
 static int start_weights(struct run *x, struct tp_err *e)
 {
-    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    const enum tclfeat_set features = td_dialect_features(x->hw.name);
+    struct tm_hyper h = tm_hyper_default(features);
     struct td_snapshot *s = NULL;
     int rc;
 
     rc = td_registry_acquire(x->d->registry, x->hw.name, x->hw.family, "ac", &s, e);
-    if (rc == 0 && s->model->features == TCLFEAT_TCLF_1 && memcmp(&s->model->h, &h, sizeof h) == 0) {
+    if (rc == 0 && s->model->features == features && memcmp(&s->model->h, &h, sizeof h) == 0) {
         x->model = tm_model_clone(s->model);
         x->parent = s->id;
     } else if (rc == 0 || rc == -TP_E_NO_MODEL) {
-        x->model = tm_model_new(TCLFEAT_TCLF_1, &h, (uint64_t)x->params.seed);
+        x->model = tm_model_new(features, &h, (uint64_t)x->params.seed);
         rc = 0;
     }
     td_registry_release(s);

@@ -336,7 +336,7 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     c->gate_mean = s.verdict.concordance.mean;
     c->gate_lower = s.verdict.concordance.lower;
     c->phi_cl = s.cl.phi;
-    c->phi_kd = s.kd.phi;
+    c->phi_kd = s.attempts ? s.kd.phi : NAN;
     c->activated = s.activated;
     c->accepted = s.acceptance.accepted;
     c->attempts = s.attempts;

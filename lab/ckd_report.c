@@ -110,6 +110,14 @@ static void put(struct tp_buf *b, double v)
         tp_buf_printf(b, " %.2f |", 100 * v);
 }
 
+static void put_plain(struct tp_buf *b, int digits, double v)
+{
+    if (isnan(v))
+        tp_buf_puts(b, " |");
+    else
+        tp_buf_printf(b, " %.*f |", digits, v);
+}
+
 static void put_difference(struct tp_buf *b, const struct figure *f)
 {
     if (isnan(f->value))
@@ -256,9 +264,15 @@ static int gate_row(struct source *s, struct tp_buf *b)
         const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
         tp_buf_printf(b, "%s%s", seed ? ", " : " ", c->done ? tk_gate_name((enum tk_gate)c->gate) : "");
     }
-    tp_buf_printf(b, " | %.3f | %.3f | %.2f | %.2f | %.2f | %.2f | %.2f |\n", NUMBER(s, gate_mean),
-                  NUMBER(s, gate_lower), NUMBER(s, phi_cl), NUMBER(s, phi_kd), NUMBER(s, activated),
-                  NUMBER(s, accepted), NUMBER(s, attempts));
+    tp_buf_puts(b, " |");
+    put_plain(b, 3, NUMBER(s, gate_mean));
+    put_plain(b, 3, NUMBER(s, gate_lower));
+    put_plain(b, 2, NUMBER(s, phi_cl));
+    put_plain(b, 2, NUMBER(s, phi_kd));
+    put_plain(b, 2, NUMBER(s, activated));
+    put_plain(b, 2, NUMBER(s, accepted));
+    put_plain(b, 2, NUMBER(s, attempts));
+    tp_buf_putc(b, '\n');
     return 0;
 }
 

@@ -27,6 +27,7 @@
 #define tm_backward       TM_NAME(tm_backward)
 #define tm_loss_pairwise  TM_NAME(tm_loss_pairwise)
 #define tm_loss_lambda    TM_NAME(tm_loss_lambda)
+#define tm_loss_list      TM_NAME(tm_loss_list)
 #define tm_loss_huber     TM_NAME(tm_loss_huber)
 #define tm_pair_weight    TM_NAME(tm_pair_weight)
 #define tm_grad_norm      TM_NAME(tm_grad_norm)
@@ -91,6 +92,8 @@ double tm_loss_pairwise(const tm_real *s, const double *y, const double *noise, 
  * the two would make (gains 2^y - 1, ranks by the present s; the weight is a constant to the gradient). 0 or
  * -TP_E_NO_MEMORY. */
 int tm_loss_lambda(const tm_real *s, const double *y, uint32_t n, double scale, tm_real *gs, double *loss);
+/* Cross entropy between softmax(s) and softmax(sharpness y): which program is the fastest? 0 for n = 1. */
+double tm_loss_list(const tm_real *s, const double *y, double sharpness, uint32_t n, double scale, tm_real *gs);
 /* Sum of Huber(l - target), delta 1; targets that are not finite are left out. */
 double tm_loss_huber(const tm_real *l, const double *target, uint32_t n, double scale, tm_real *gl);
 

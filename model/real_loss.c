@@ -1,6 +1,7 @@
 /* Losses of the programs of one task, with gradients. Small n (a chunk of a batch): every pair is visited, in double.
  * Pairwise logistic loss: RankNet (Burges 2005) weighted by the difference of the labels. LambdaRank: Burges 2006, in
- * the form of LambdaLoss (Wang et al. 2018) that TLP trains with. Pure functions. */
+ * the form of LambdaLoss (Wang et al. 2018) that TLP trains with. Listwise loss: ListNet, top one (Cao et al. 2007).
+ * Pure functions. */
 #include "model/grad.h"
 
 #include "model/mem.h"
@@ -95,6 +96,25 @@ out:
     free(discount);
     free(g);
     return rc;
+}
+
+double tm_loss_list(const tm_real *s, const double *y, double sharpness, uint32_t n, double scale, tm_real *gs)
+{
+    double top_s = -INFINITY, top_y = -INFINITY, sum_s = 0, sum_y = 0, loss = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        top_s = fmax(top_s, (double)s[i]);
+        top_y = fmax(top_y, y[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sum_s += exp((double)s[i] - top_s);
+        sum_y += exp(sharpness * (y[i] - top_y));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double ln_p = (double)s[i] - top_s - log(sum_s), q = exp(sharpness * (y[i] - top_y)) / sum_y;
+        loss -= scale * q * ln_p;
+        gs[i] += (tm_real)(scale * (exp(ln_p) - q));
+    }
+    return loss;
 }
 
 double tm_loss_huber(const tm_real *l, const double *target, uint32_t n, double scale, tm_real *gl)

@@ -24,6 +24,8 @@ void tm_train_defaults(struct tm_train_opts *o)
         .tasks_per_batch = 4,
         .programs_per_task = 32,
         .rank = TM_RANK_PAIRWISE,
+        .list_weight = 0.3,
+        .list_sharpness = 10,
         .lr = 1.4e-3,
         .rate = TM_RATE_COSINE,
         .period = 10,
@@ -74,7 +76,7 @@ struct trainer {
     double best_pairwise;
     struct tm_progress at;
     /* of the batch under way, read by the loss on the pool's threads */
-    double rank_scale, latency_scale;
+    double rank_scale, list_scale, latency_scale;
     struct tm_train_hook hook; /* all NULL when there is none */
 };
 
@@ -143,6 +145,8 @@ static int chunk_loss(void *arg, const uint32_t *programs, uint32_t n, const str
         rc = tm_loss_lambda(tape->s, y, n, t->rank_scale, gs, &rank);
     else
         rank = tm_loss_pairwise(tape->s, y, noise, n, t->rank_scale, gs);
+    if (t->list_scale > 0)
+        rank += tm_loss_list(tape->s, y, t->o->list_sharpness, n, t->list_scale, gs);
     *loss = rank + tm_loss_huber(tape->l, ln_cost, n, t->latency_scale, gl);
     if (t->hook.loss && rc == 0)
         rc = t->hook.loss(t->hook.arg, programs, n, y, noise, tape, gs, gl, loss);
@@ -173,6 +177,7 @@ static int scale_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_
     }
     free(y);
     t->rank_scale = 1 / (t->o->rank == TM_RANK_LAMBDA ? programs : fmax(weight, 1e-6));
+    t->list_scale = t->o->list_weight / n_chunks;
     t->latency_scale = t->o->latency_weight / fmax(valid, 1);
     return 0;
 }
@@ -253,7 +258,7 @@ static int train_epoch(struct trainer *t, struct tp_err *e)
     return 0;
 }
 
-/* Keep these weights if no earlier epoch ranked better. */
+/* Keep these weights if no earlier epoch ranked better, or in any case. */
 static int validate(struct trainer *t, struct tp_err *e)
 {
     struct tm_metrics m;
@@ -265,7 +270,7 @@ static int validate(struct trainer *t, struct tp_err *e)
         t->hook.valid(t->hook.arg, t->valid.score);
     t->at.valid_top1 = m.top1_mean;
     t->at.valid_pairwise = m.pairwise;
-    if (!(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
+    if (t->o->keep_last || !(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
         t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
         memcpy(t->best_w, t->mean_w, t->p.n * sizeof *t->w);
     }
@@ -357,8 +362,8 @@ static int finish(struct trainer *t, struct tm_model *m, const uint32_t *train, 
 static bool usable(const struct tm_train_opts *o)
 {
     return o->epochs >= 1 && o->max_seconds >= 0 && o->tasks_per_batch >= 1 && o->programs_per_task >= 2 &&
-           o->lr >= 0 && o->period >= 1 && o->average >= 0 && o->average < 1 && o->clip >= 0 && o->weight_decay >= 0 &&
-           o->latency_weight >= 0;
+           o->lr >= 0 && o->list_weight >= 0 && o->list_sharpness >= 0 && o->period >= 1 && o->average >= 0 &&
+           o->average < 1 && o->clip >= 0 && o->weight_decay >= 0 && o->latency_weight >= 0;
 }
 
 int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *train, size_t n_train,

@@ -46,17 +46,21 @@ struct tm_train_opts {
     int tasks_per_batch;   /* 4 */
     int programs_per_task; /* 32 */
     enum tm_rank_loss rank;
-    double lr;         /* 1.4e-3 */
-    enum tm_rate rate; /* cosine */
-    int period;        /* epochs; not looked at by the cosine */
+    double list_weight;    /* 0.3: of tm_loss_list(), mean over the tasks of a batch, beside the ranking loss */
+    double list_sharpness; /* 10 */
+    double lr;             /* 1.4e-3 */
+    enum tm_rate rate;     /* cosine */
+    int period;            /* epochs; not looked at by the cosine */
     bool warm; /* false. true: the model knows something already. Its latency bias is moved to the programs' level, not
                   reset, and its weights are validated before the first epoch, so they are what is kept when no epoch
                   ranks better */
-    double average;        /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
-    double clip;           /* 1.0: norm of the data gradient */
-    double weight_decay;   /* 1e-6; not on A_log, D, norms, biases */
-    double latency_weight; /* 0.1 x Huber(ln latency) */
-    uint64_t frozen;       /* 0: bit t = tensor t (enum tm_tensor) keeps its weights */
+    double average;      /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
+    bool keep_last;      /* false. true: the last epoch is kept whatever the validation says; for small validation sets,
+                            which      would choose by chance. They calibrate all the same */
+    double clip;         /* 1.0: norm of the data gradient */
+    double weight_decay; /* 1e-6; not on A_log, D, norms, biases */
+    double latency_weight;            /* 0.1 x Huber(ln latency) */
+    uint64_t frozen;                  /* 0: bit t = tensor t (enum tm_tensor) keeps its weights */
     const struct tm_train_hook *hook; /* NULL */
 };
 void tm_train_defaults(struct tm_train_opts *o);

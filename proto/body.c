@@ -5,6 +5,7 @@
  * Invariant: env always stands between two items, and what it cannot skip is not JSON, which makes the whole body
  * unusable. One owner, no thread. */
 #include "proto/body.h"
+#include "proto/ms.h"
 #include "proto/record_mem.h"
 
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 
 static const char ACCEPTED[] = "accepted: {\"records\": [record, ...]} or {\"task\": [workload_key, target, ...], "
                                "\"states\": [[stages, steps], ...]}";
+static const char ACCEPTED_MS[] = "accepted: {\"format\": \"metaschedule\", then \"workload\", \"workloads\", "
+                                  "\"target\", \"args_info\" as needed, and last \"records\": [...]}";
 
 enum { SEEN_RECORDS = 1, SEEN_TASK = 2, SEEN_STATES = 4 };
 
@@ -29,7 +32,11 @@ struct tp_body {
     bool task_bad;
     const struct tp_record_mem *task_in; /* the record that holds it decoded, NULL none */
     uint64_t task_decoded;
-    int rc; /* what every call at the end returns */
+    size_t limit; /* bytes of a record */
+    bool ms;      /* the items are tuning records of MetaSchedule */
+    struct tp_ms_context context;
+    struct tp_buf text; /* one of them as a record */
+    int rc;             /* what every call at the end returns */
     struct tp_err last, task_err;
 };
 
@@ -51,12 +58,37 @@ struct tp_body *tp_body_open(enum tp_form form, const char *bytes, size_t n, str
     b->p = skip_bom(bytes, b->end);
     b->form = form;
     b->index = -1;
+    b->limit = TP_MAX_LINE;
     return b;
+}
+
+void tp_body_limit(struct tp_body *b, size_t bytes)
+{
+    b->limit = bytes < TP_MAX_LINE ? bytes : TP_MAX_LINE;
 }
 
 void tp_body_close(struct tp_body *b)
 {
+    if (b != NULL)
+        tp_buf_free(&b->text);
     free(b);
+}
+
+/* j stands behind a first key "format". */
+static bool is_metaschedule(struct tp_json *j)
+{
+    struct tp_json_text t;
+    return tp_json_next(j, &t) == TP_JSON_STRING && tp_json_is(&t, "metaschedule");
+}
+
+bool tp_body_is_metaschedule(const char *bytes, size_t n)
+{
+    struct tp_json j;
+    struct tp_json_text t;
+    const char *start = skip_bom(bytes, bytes + n);
+    tp_json_init(&j, start, (size_t)(bytes + n - start), TP_JSON_MAX_DEPTH);
+    return tp_json_next(&j, &t) == TP_JSON_OBJECT && tp_json_next(&j, &t) == TP_JSON_KEY && tp_json_is(&t, "format") &&
+           is_metaschedule(&j);
 }
 
 long tp_body_index(const struct tp_body *b)
@@ -97,6 +129,11 @@ static int give(struct tp_body *b, int rc, struct tp_err *e)
     return 2;
 }
 
+static int too_long(const struct tp_body *b, struct tp_err *e)
+{
+    return tp_fail(e, TP_E_TOO_LONG, "a record holds at most %zu bytes", b->limit);
+}
+
 static int next_line(struct tp_body *b, struct tp_record *r, struct tp_err *e)
 {
     while (b->p < b->end) {
@@ -109,7 +146,7 @@ static int next_line(struct tp_body *b, struct tp_record *r, struct tp_err *e)
         if (s == end || *s == '#' || *s == ' ' || tp_json_ws(s, end) == end)
             continue;
         b->index = b->count++;
-        return give(b, tp_record_parse(r, s, (size_t)(end - s), e), e);
+        return give(b, (size_t)(end - s) > b->limit ? too_long(b, e) : tp_record_parse(r, s, (size_t)(end - s), e), e);
     }
     return finish(b, 0, e);
 }
@@ -142,6 +179,41 @@ static int take_key(struct tp_body *b, const struct tp_json_text *t, unsigned *k
     return 0;
 }
 
+static int bad_ms(struct tp_body *b, const char *what)
+{
+    return tp_fail(&b->last, TP_E_BAD_BODY, "%s; %s", what, ACCEPTED_MS);
+}
+
+/* A MetaSchedule envelope behind its "format", up to the first record. */
+static int open_ms(struct tp_body *b)
+{
+    static const char *const name[] = {"workload", "workloads", "target", "args_info"};
+    struct tp_str *const value[] = {&b->context.workload, &b->context.workloads, &b->context.target,
+                                    &b->context.args_info};
+    struct tp_json *j = &b->env;
+    struct tp_json_text t;
+    int event;
+    while ((event = tp_json_next(j, &t)) == TP_JSON_KEY) {
+        const char *start = tp_json_ws(j->p, j->end);
+        if (tp_json_is(&t, "records")) {
+            if (start < j->end && *start != '[')
+                return bad_ms(b, "\"records\" is not an array");
+            b->seen = SEEN_RECORDS;
+            b->ms = true;
+            return tp_json_next(j, &t) < 0 ? bad_json(b) : 0;
+        }
+        size_t k = 0;
+        while (k < 4 && !tp_json_is(&t, name[k]))
+            k++;
+        if (k == 4 || value[k]->n > 0)
+            return bad_ms(b, k == 4 ? "an unknown key" : "a key stands twice");
+        if (tp_json_skip(j) < 0)
+            return bad_json(b);
+        *value[k] = (struct tp_str){.s = start, .n = (uint32_t)(j->p - start)};
+    }
+    return event < 0 ? bad_json(b) : bad_ms(b, "\"records\" is missing");
+}
+
 /* Up to the first item of the array of records or states. */
 static int open_envelope(struct tp_body *b)
 {
@@ -154,6 +226,8 @@ static int open_envelope(struct tp_body *b)
     if (event > 0 && event != TP_JSON_OBJECT)
         return tp_fail(&b->last, TP_E_BAD_BODY, "the body is not a JSON object; %s", ACCEPTED);
     while ((event = tp_json_next(j, &t)) == TP_JSON_KEY) {
+        if (b->seen == 0 && tp_json_is(&t, "format"))
+            return is_metaschedule(j) ? open_ms(b) : bad_ms(b, "\"format\" is none that is known");
         int rc = take_key(b, &t, &key);
         if (rc != 0)
             return rc;
@@ -195,6 +269,8 @@ static int close_envelope(struct tp_body *b)
     if (b->tail_known)
         return 0;
     while ((event = tp_json_next(&b->env, &t)) == TP_JSON_KEY) {
+        if (b->ms)
+            return bad_ms(b, "a key stands behind \"records\"");
         int rc = take_key(b, &t, &key);
         if (rc != 0)
             return rc;
@@ -230,6 +306,18 @@ static int read_state(struct tp_body *b, struct tp_record *r, size_t *used, stru
     return tp_record_parse_state(r, b->env.p, rest, used, e);
 }
 
+/* A tuning record at the tokenizer's place, which is moved behind it. */
+static int read_ms(struct tp_body *b, struct tp_record *r, struct tp_err *e)
+{
+    struct tp_json *j = &b->env;
+    const char *start = j->p;
+    if (tp_json_skip(j) < 0)
+        return 1;
+    b->text.n = 0;
+    int rc = tp_ms_convert(&b->context, start, (size_t)(j->p - start), &b->text, e);
+    return rc != 0 ? rc : tp_record_parse(r, b->text.p, b->text.n, e);
+}
+
 static int next_item(struct tp_body *b, struct tp_record *r, struct tp_err *e)
 {
     struct tp_json *j = &b->env;
@@ -241,14 +329,17 @@ static int next_item(struct tp_body *b, struct tp_record *r, struct tp_err *e)
 
     const char *start = j->p;
     size_t used = 0;
-    int rc = b->seen & SEEN_RECORDS ? tp_record_parse_prefix(r, start, (size_t)(j->end - start), &used, e)
-                                    : read_state(b, r, &used, e);
-    if (rc == 0)
-        tp_json_taken(j, start + used);
-    else if (rc != -TP_E_NO_MEMORY && tp_json_skip(j) < 0)
+    int rc = b->ms                    ? read_ms(b, r, e)
+             : b->seen & SEEN_RECORDS ? tp_record_parse_prefix(r, start, (size_t)(j->end - start), &used, e)
+                                      : read_state(b, r, &used, e);
+    if (b->ms && rc > 0)
         return finish(b, bad_json(b), e);
-    if (j->p - start > TP_MAX_LINE)
-        rc = tp_fail(e, TP_E_TOO_LONG, "a record holds at most %d bytes", TP_MAX_LINE);
+    if (rc == 0 && !b->ms)
+        tp_json_taken(j, start + used);
+    else if (!b->ms && rc != -TP_E_NO_MEMORY && tp_json_skip(j) < 0)
+        return finish(b, bad_json(b), e);
+    if ((size_t)(j->p - start) > b->limit)
+        rc = too_long(b, e);
     b->index = b->count++;
     return give(b, rc, e);
 }

@@ -10,10 +10,11 @@
 
 static const struct {
     const char *tag, *grammar, *meaning;
-} kinds[TP_STEP_KINDS] = {
+} kinds[TP_STEP_ALL] = {
 #define X(tag, grammar, meaning) {#tag, grammar, meaning},
 #include "proto/steps.def"
 #undef X
+    {"MS", "s", "an instruction of a MetaSchedule trace: instruction"},
 };
 
 static const double ERROR_COST = 1e10, NO_TIME = 1e9;
@@ -30,7 +31,7 @@ const char *tp_step_grammar(enum tp_step_kind k)
 
 int tp_step_by_tag(const char *s, size_t n)
 {
-    for (int k = 0; k < TP_STEP_KINDS; k++)
+    for (int k = 0; k < TP_STEP_ALL; k++)
         if (strlen(kinds[k].tag) == n && memcmp(kinds[k].tag, s, n) == 0)
             return k;
     return -1;

@@ -31,7 +31,9 @@ enum tp_step_kind {
 #define X(tag, grammar, meaning) TP_STEP_##tag,
 #include "proto/steps.def"
 #undef X
-    TP_STEP_KINDS
+    TP_STEP_KINDS,              /* those of auto_scheduler */
+    TP_STEP_MS = TP_STEP_KINDS, /* "s": an instruction of a MetaSchedule trace (proto/ms.h); alone among its like */
+    TP_STEP_ALL
 };
 const char *tp_step_tag(enum tp_step_kind k);     /* "SP" */
 const char *tp_step_grammar(enum tp_step_kind k); /* "iiili" */

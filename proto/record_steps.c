@@ -63,12 +63,12 @@ static const uint32_t tag_word[16] = {
 #define X(tag, grammar, meaning) TAG_BYTE(tag, 0) | TAG_BYTE(tag, 1) | TAG_BYTE(tag, 2) | TAG_BYTE(tag, 3),
 #include "proto/steps.def"
 #undef X
-};
-static const uint8_t tag_len[TP_STEP_KINDS] = {
+    TAG_BYTE(MS, 0) | TAG_BYTE(MS, 1)};
+static const uint8_t tag_len[TP_STEP_ALL] = {
 #define X(tag, grammar, meaning) sizeof #tag - 1,
 #include "proto/steps.def"
 #undef X
-};
+    2};
 
 /* The kind whose tag is p[0..*n), where p[*n] is the first quote; -1: none, or its tag is longer than four bytes. */
 static inline int quick_tag(const char *p, unsigned *n)
@@ -82,7 +82,7 @@ static inline int quick_tag(const char *p, unsigned *n)
     for (uint32_t i = 0; i < 16; i++)
         found |= tag_word[i] == w ? i + 1 : 0;
     /* The length, because a NUL in the input looks like padding. */
-    return found - 1 < TP_STEP_KINDS && *n == tag_len[found - 1] && p[*n] == '"' ? (int)found - 1 : -1;
+    return found - 1 < TP_STEP_ALL && *n == tag_len[found - 1] && p[*n] == '"' ? (int)found - 1 : -1;
 }
 
 /* p at a step's first item. The kind, and p behind the tag; NULL: error. */

@@ -3,6 +3,7 @@
  * Only what a record alone can tell is checked: the compute DAG, and so the number of loops, is unknown here.
  * Rules: docs/records.md. Source: the ICHECKs of apache/tvm v0.14.0 src/auto_scheduler/transform_step.cc. Pure
  * functions. */
+#include "proto/ms.h"
 #include "proto/record_mem.h"
 
 #include <string.h>
@@ -118,9 +119,22 @@ static bool pragma_known(const struct tp_str *s)
     return true;
 }
 
+static int check_ms(const struct tp_step *s, uint32_t k, struct tp_err *e)
+{
+    struct tp_ms_inst inst;
+    struct tp_err why;
+
+    if (tp_ms_parse(s->str.s, s->str.n, &inst, &why) == 0)
+        return 0;
+    return tp_step_fail(e, TP_E_BAD_STEP, k, 0, -1, "%s", why.detail);
+}
+
 int tp_step_check(const struct tp_step *steps, uint32_t k, const int32_t *list, struct tp_err *e)
 {
     const struct tp_step *s = &steps[k];
+    if ((s->kind == TP_STEP_MS) != (steps[0].kind == TP_STEP_MS))
+        return tp_step_fail(e, TP_E_BAD_STEP, k, -1, -1, "%s and %s do not stand in one program", tp_step_tag(s->kind),
+                            tp_step_tag(steps[0].kind));
     /* One test for the common case; negative() finds out which operand, and lets SA pass. */
     if ((s->op[0] | s->op[1] | s->op[2] | s->op[3]) < 0) {
         int rc = negative(s, k, e);
@@ -164,7 +178,10 @@ int tp_step_check(const struct tp_step *steps, uint32_t k, const int32_t *list, 
     case TP_STEP_CR:
     case TP_STEP_CHW:
     case TP_STEP_RF:
-    case TP_STEP_KINDS:
+        break;
+    case TP_STEP_MS:
+        return check_ms(s, k, e);
+    case TP_STEP_ALL:
         break;
     }
     return 0;

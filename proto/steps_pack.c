@@ -148,7 +148,7 @@ static int get_step(struct unpacker *u, struct tp_record_mem *m, uint32_t k, str
     if (rc != 0)
         return rc;
     memset(s, 0, sizeof *s);
-    s->kind = (uint8_t)get_uint(u, TP_STEP_KINDS - 1);
+    s->kind = (uint8_t)get_uint(u, TP_STEP_ALL - 1);
     for (const char *g = tp_step_grammar(s->kind); *g != '\0' && !u->bad; g++) {
         if (*g == 'i') {
             s->op[n_op++] = (int32_t)get_uint(u, UINT32_MAX);

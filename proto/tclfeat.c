@@ -3,6 +3,7 @@
  * An encoder keeps the two rows that only hang on task and hardware, together with everything they were made from; a
  * batch of one task parses its workload key and target once. Invariant: `keys` is what `seen` gives. One owner, one
  * thread. */
+#include "proto/ms.h"
 #include "proto/tclfeat_priv.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ struct seen {
 struct tclfeat_encoder {
     enum tclfeat_set set;
     struct tp_replay *replay; /* tclf-1 only */
+    struct ms_walk *walk;     /* tclm-1 only */
     bool valid;
     struct seen seen;
     struct tclfeat_key keys[2]; /* hardware row, task row */
@@ -38,6 +40,7 @@ static const struct {
     [TCLFEAT_TCLF_1] = {"tclf-1", TCLF_SUMMARY},
     [TCLFEAT_TLP_CPU_1] = {"tlp-cpu-1", 0},
     [TCLFEAT_TLP_GPU_1] = {"tlp-gpu-1", 0},
+    [TCLFEAT_TCLM_1] = {"tclm-1", TCLF_SUMMARY},
 };
 
 const char *tclfeat_version(enum tclfeat_set s)
@@ -58,12 +61,12 @@ uint32_t tclfeat_crc(enum tclfeat_set s)
     const char *v = sets[s].version;
     uint32_t crc = (uint32_t)crc32(0, (const Bytef *)v, (uInt)strlen(v) + 1);
 
-    return s == TCLFEAT_TCLF_1 ? tclf1_crc(crc) : tlp_crc(s, crc);
+    return s == TCLFEAT_TCLF_1 ? tclf1_crc(crc) : s == TCLFEAT_TCLM_1 ? tclm1_crc(crc) : tlp_crc(s, crc);
 }
 
 int tclfeat_cols(enum tclfeat_set s)
 {
-    return s == TCLFEAT_TCLF_1 ? TCLF_COLS : tlp_cols(s);
+    return s == TCLFEAT_TCLF_1 || s == TCLFEAT_TCLM_1 ? TCLF_COLS : tlp_cols(s);
 }
 
 int tclfeat_summary_cols(enum tclfeat_set s)
@@ -82,10 +85,12 @@ struct tclfeat_encoder *tclfeat_encoder_new(enum tclfeat_set s)
         return NULL;
     e->set = s;
     e->replay = NULL;
+    e->walk = NULL;
     e->valid = false;
     e->seen.text = NULL;
     e->seen.cap = 0;
-    if (s == TCLFEAT_TCLF_1 && !(e->replay = tp_replay_new())) {
+    if ((s == TCLFEAT_TCLF_1 && !(e->replay = tp_replay_new())) ||
+        (s == TCLFEAT_TCLM_1 && !(e->walk = ms_walk_new()))) {
         free(e);
         return NULL;
     }
@@ -97,6 +102,7 @@ void tclfeat_encoder_free(struct tclfeat_encoder *e)
     if (!e)
         return;
     tp_replay_free(e->replay);
+    ms_walk_free(e->walk);
     free(e->seen.text);
     free(e);
 }
@@ -158,7 +164,10 @@ int tclfeat_encode(struct tclfeat_encoder *e, const struct tp_record *r, const s
 {
     if (r->n_steps > TP_MAX_STEPS)
         return tp_fail(err, TP_E_TOO_MANY_STEPS, "%u steps, at most %d are accepted", r->n_steps, TP_MAX_STEPS);
-    if (e->set != TCLFEAT_TCLF_1)
+    if (tp_ms_is(r) != (e->set == TCLFEAT_TCLM_1))
+        return tp_fail_at(err, TP_E_BAD_STATE, "/i/1/1", "%s does not encode %s", tclfeat_version(e->set),
+                          tp_ms_is(r) ? "MetaSchedule traces" : "steps of auto_scheduler");
+    if (e->set != TCLFEAT_TCLF_1 && e->set != TCLFEAT_TCLM_1)
         return tlp_encode(e->set, r, keys);
     if (!hw)
         hw = &nothing_known;
@@ -169,6 +178,11 @@ int tclfeat_encode(struct tclfeat_encoder *e, const struct tp_record *r, const s
             return rc;
     }
     memcpy(keys, e->keys, sizeof e->keys);
+    if (e->set == TCLFEAT_TCLM_1) {
+        int rows = tclm1_encode(e->walk, r, keys + 2, summary, err);
+
+        return rows < 0 ? rows : rows + 2;
+    }
     tp_replay_run(e->replay, r, e->views);
     for (uint32_t i = 0; i < r->n_steps; i++)
         tclf1_step_key(&r->steps[i], &e->views[i], &keys[2 + i]);
@@ -181,6 +195,8 @@ void tclfeat_row(enum tclfeat_set s, const struct tclfeat_key *key, float *row)
 {
     if (s == TCLFEAT_TCLF_1)
         tclf1_row(key, row);
+    else if (s == TCLFEAT_TCLM_1)
+        tclm1_row(key, row);
     else
         tlp_row(s, key, row);
 }

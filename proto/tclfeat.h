@@ -1,7 +1,8 @@
 /* libtclfeat: the one function that encodes a program for ingest, training, selection and serving.
  *
  * A program becomes a sequence of rows (tclf-1: one hardware row, one task row, one row per transform step; TLP sets:
- * one row per step, cropped as TLP crops) and, for tclf-1, one loop summary. Encoding has two stages so that equal rows
+ * one row per step, cropped as TLP crops; tclm-1: hardware row, task row, one row per instruction of a MetaSchedule
+ * trace that changes the program) and, for tclf-1 and tclm-1, one summary. Encoding has two stages so that equal rows
  * are found before any float is made: record -> keys  (32 int32 per row; equal rows have equal keys, a row is a pure
  * function of its key) key    -> row   (n_cols floats) Every weights file carries the version and the CRC of the
  * tables; a mismatch is refused. Sources: loop replay MODEL (docs/features.md); TLP encodings: zhaiyi000/tlp
@@ -17,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum tclfeat_set { TCLFEAT_TCLF_1, TCLFEAT_TLP_CPU_1, TCLFEAT_TLP_GPU_1, TCLFEAT_SETS };
+enum tclfeat_set { TCLFEAT_TCLF_1, TCLFEAT_TLP_CPU_1, TCLFEAT_TLP_GPU_1, TCLFEAT_TCLM_1, TCLFEAT_SETS };
 
 enum {
     TCLFEAT_KEY = 32,      /* int32 per row key */
@@ -37,11 +38,11 @@ struct tclfeat_hw {
 };
 const char *tclfeat_hw_name(int i); /* "num_cores" */
 
-const char *tclfeat_version(enum tclfeat_set s); /* "tclf-1", "tlp-cpu-1", "tlp-gpu-1" */
+const char *tclfeat_version(enum tclfeat_set s); /* "tclf-1", "tlp-cpu-1", "tlp-gpu-1", "tclm-1" */
 int tclfeat_by_version(const char *version);     /* enum tclfeat_set, or -1 */
 uint32_t tclfeat_crc(enum tclfeat_set s);        /* CRC-32 of the tables that define the encoding */
-int tclfeat_cols(enum tclfeat_set s);            /* 64 or less, 22, 20 */
-int tclfeat_summary_cols(enum tclfeat_set s);    /* 72, 0, 0 */
+int tclfeat_cols(enum tclfeat_set s);            /* 64 or less, 22, 20, 64 */
+int tclfeat_summary_cols(enum tclfeat_set s);    /* 72, 0, 0, 72 */
 
 struct tclfeat_key {
     int32_t k[TCLFEAT_KEY];
@@ -53,7 +54,8 @@ void tclfeat_encoder_free(struct tclfeat_encoder *e);
 
 /* Encode one record. keys must have room for TCLFEAT_MAX_ROWS; summary for tclfeat_summary_cols() floats (may be NULL
  * then). hw may be NULL (nothing known). Returns the number of rows (> 0), or -TP_E_x (BAD_TASK: target that does not
- * parse). tclf-1: the record's own hw_params win over *hw where both are known. */
+ * parse; BAD_STATE: a MetaSchedule trace for a set that encodes auto_scheduler's steps, or the other way round).
+ * tclf-1: the record's own hw_params win over *hw where both are known. */
 int tclfeat_encode(struct tclfeat_encoder *e, const struct tp_record *r, const struct tclfeat_hw *hw,
                    struct tclfeat_key *keys, float *summary, struct tp_err *err);
 

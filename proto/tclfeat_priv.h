@@ -66,6 +66,16 @@ void tclf1_summary(const struct tp_replay *p, const struct tp_record *r, const s
                    struct tp_stage_view *stages, float out[TCLF_SUMMARY]);
 uint32_t tclf1_crc(uint32_t crc);
 
+/* ---- tclm-1 ---- */
+struct ms_walk; /* scratch, large */
+struct ms_walk *ms_walk_new(void);
+void ms_walk_free(struct ms_walk *w);
+/* The rows of the instructions, >= 0 of them. */
+int tclm1_encode(struct ms_walk *w, const struct tp_record *r, struct tclfeat_key *keys, float *summary,
+                 struct tp_err *err);
+void tclm1_row(const struct tclfeat_key *key, float row[TCLF_COLS]);
+uint32_t tclm1_crc(uint32_t crc);
+
 /* ---- TLP ---- */
 int tlp_encode(enum tclfeat_set s, const struct tp_record *r, struct tclfeat_key *keys); /* returns the rows, >= 1 */
 void tlp_row(enum tclfeat_set s, const struct tclfeat_key *key, float *row);

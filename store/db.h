@@ -19,6 +19,7 @@ enum {
     ST_GROUP_MS = 5,                /* a transaction takes in no more batches after this */
     ST_QUEUE_ROWS = 200000,         /* waiting rows, then OVERLOADED */
     ST_QUEUE_BYTES = 256 << 20,     /* memory of the waiting batches, then OVERLOADED */
+    ST_PAGE_BYTES = 4096,           /* of the database and its log */
     ST_BUSY_MS = 5000,              /* wait for a lock that another process holds (an operator's sqlite3 shell) */
     ST_VARIANT_SLOTS = 1024         /* task variants whose row ids the writer remembers */
 };
@@ -112,14 +113,18 @@ struct st_store {
     bool stop;
     /* written under lock, read without */
     _Atomic size_t queued_rows, queued_bytes;
+    /* read and written without */
     _Atomic bool healthy;
+    _Atomic size_t max_rows, max_bytes; /* of the queue */
+    _Atomic int64_t row_ns;             /* time of a row in the last groups, a moving mean; 0 not known yet */
+    _Atomic int log_frames;             /* pages in the log */
 
     /* the writer thread's own */
     struct st_db db;
     struct st_variant_slot *variants; /* [ST_VARIANT_SLOTS] direct-mapped by digest */
     int wal_frames, checkpoint_at;    /* pages in the log; when to checkpoint next */
     int group_ms;                     /* ST_GROUP_MS; a test without a clock makes it longer */
-    uint64_t commits;                 /* that reached the log */
+    _Atomic uint64_t commits;         /* that reached the log */
 };
 
 int st_writer_start(struct st_store *s, struct tp_err *e);

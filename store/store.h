@@ -29,14 +29,20 @@ struct st_store;
 int st_open(const char *dir, struct st_store **out, struct tp_err *e);
 void st_close(struct st_store *s); /* commits what is queued, checkpoints, stops the writer; readers are freed before */
 bool st_healthy(const struct st_store *s); /* false after a write failed with DISK_FULL or IO, until one succeeds */
+/* Tries a small write when nobody else does, so that st_healthy() tells of a disk that has room again. Does not wait.
+ */
+int st_probe(struct st_store *s, struct tp_err *e);
+int64_t st_database_bytes(const struct st_store *s);
+int64_t st_log_bytes(const struct st_store *s); /* of the write-ahead log, as of the last commit */
+uint64_t st_commits(const struct st_store *s);  /* since st_open() */
 
 struct st_reader;
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e);
 void st_reader_free(struct st_reader *r);
 
-/* A consistent copy of the whole database into a new file, made with mode 0600. Writes go on meanwhile. CONFLICT when
- * the file exists. */
-int st_backup(struct st_reader *r, const char *path, struct tp_err *e);
+/* A consistent copy of the whole database, as of the call, into a new file made with mode 0600. Writes go on meanwhile.
+ * go_on (may be NULL) is asked every few megabytes; false: CANCELLED. CONFLICT when the file exists. */
+int st_backup(struct st_reader *r, const char *path, bool (*go_on)(void *arg), void *arg, struct tp_err *e);
 
 bool st_id_valid(const char *s); /* [a-z0-9][a-z0-9._-]{0,62}: names of hardware, families, agents */
 
@@ -107,6 +113,10 @@ struct st_ingest_result {
 int st_ingest_submit(struct st_store *s, const char *hardware, struct st_ingest *b,
                      void (*done)(void *arg, const struct st_ingest_result *), void *arg, struct tp_err *e);
 size_t st_ingest_queued(const struct st_store *s); /* rows waiting */
+/* How long what waits now will take, by the pace of the last commits. */
+int64_t st_ingest_wait_ms(const struct st_store *s);
+/* What may wait before st_ingest_submit() is OVERLOADED; a batch that comes to an empty queue is always let in. */
+void st_queue_limit(struct st_store *s, size_t rows, size_t bytes);
 
 /* Stream measurements in order of acceptance as records ready for tp_record_emit (task variant, steps, result, v as
  * they came). task_id NULL = all; UNKNOWN_TASK when the hardware has none of it. after = measurement id to start behind
@@ -119,6 +129,11 @@ int st_export(struct st_reader *r, int64_t hw, const char *task_id, int64_t afte
  * start. */
 int st_best(struct st_reader *r, int64_t hw, const char *after_task, int limit, st_record_fn fn, void *arg,
             struct tp_err *e);
+/* The measurements of a task, in order of acceptance, that were faster than all before: the nth (from 1) took
+ * `seconds`. *n = all of them, failures counted. UNKNOWN_TASK when the hardware has none of it. */
+typedef int (*st_step_fn)(void *arg, int64_t nth, double seconds);
+int st_best_so_far(struct st_reader *r, int64_t hw, const char *task_id, st_step_fn fn, void *arg, int64_t *n,
+                   struct tp_err *e);
 
 struct st_task {
     char id[TP_TASK_ID_LEN + 1];

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { BACKUP_PAGES = 1024 /* between two looks at go_on */ };
+
 static int fail_errno(struct tp_err *e, const char *what)
 {
     int err = errno;
@@ -118,6 +120,7 @@ int st_open(const char *dir, struct st_store **out, struct tp_err *e)
     s->lock_fd = -1;
     s->tail = &s->head;
     s->healthy = true;
+    st_queue_limit(s, ST_QUEUE_ROWS, ST_QUEUE_BYTES);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     pthread_cond_init(&s->done, NULL);
@@ -158,16 +161,6 @@ void st_close(struct st_store *s)
     free(s);
 }
 
-bool st_healthy(const struct st_store *s)
-{
-    return s->healthy;
-}
-
-size_t st_ingest_queued(const struct st_store *s)
-{
-    return s->queued_rows;
-}
-
 int st_reader_new(struct st_store *s, struct st_reader **out, struct tp_err *e)
 {
     struct st_reader *r = calloc(1, sizeof *r);
@@ -195,7 +188,7 @@ void st_reader_free(struct st_reader *r)
     free(r);
 }
 
-int st_backup(struct st_reader *r, const char *path, struct tp_err *e)
+int st_backup(struct st_reader *r, const char *path, bool (*go_on)(void *arg), void *arg, struct tp_err *e)
 {
     int fd =
         open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); /* SQLite keeps the mode of a file that is there */
@@ -206,6 +199,9 @@ int st_backup(struct st_reader *r, const char *path, struct tp_err *e)
     struct st_db to = {0};
     sqlite3_backup *copy = NULL;
     int rc = st_db_open(&to, path, true, e);
+    /* one read transaction for all pages: without, a write of others would begin the copy anew */
+    if (rc == 0)
+        rc = st_db_exec(&r->db, "BEGIN; SELECT count(*) FROM sqlite_schema", e);
     if (rc < 0)
         goto out;
     copy = sqlite3_backup_init(to.h, "main", r->db.h, "main");
@@ -213,11 +209,18 @@ int st_backup(struct st_reader *r, const char *path, struct tp_err *e)
         rc = st_db_fail(&to, sqlite3_extended_errcode(to.h), e);
         goto out;
     }
-    int step = sqlite3_backup_step(copy, -1); /* all pages in one read transaction; the log grows meanwhile */
-    int end = sqlite3_backup_finish(copy);    /* says nothing of a step that was only busy */
-    if (end != SQLITE_OK || step != SQLITE_DONE)
+    int step = SQLITE_OK;
+    bool stopped = false;
+    while (step == SQLITE_OK && !(stopped = go_on && !go_on(arg)))
+        step = sqlite3_backup_step(copy, BACKUP_PAGES);
+    int end = sqlite3_backup_finish(copy); /* says nothing of a step that was only busy */
+    if (stopped)
+        rc = tp_fail(e, TP_E_CANCELLED, "the backup was cancelled");
+    else if (end != SQLITE_OK || step != SQLITE_DONE)
         rc = st_db_fail(&to, end != SQLITE_OK ? end : step, e);
 out:
+    if (!sqlite3_get_autocommit(r->db.h))
+        st_db_exec(&r->db, "COMMIT", NULL);
     st_db_close(&to);
     if (rc < 0)
         unlink(path);

@@ -147,6 +147,33 @@ int st_best(struct st_reader *r, int64_t hw, const char *after_task, int limit, 
     return records(r, &q, fn, arg, NULL, e);
 }
 
+int st_best_so_far(struct st_reader *r, int64_t hw, const char *task_id, st_step_fn fn, void *arg, int64_t *n,
+                   struct tp_err *e)
+{
+    int64_t task = 0, nth = 0;
+    double best = INFINITY;
+    int rc = task_of_hardware(r, hw, task_id, &task, e);
+    if (rc < 0)
+        return rc;
+    struct st_q q = st_q_begin(&r->db, ST_SQL_R_COSTS_TASK);
+    st_q_int(&q, hw);
+    st_q_int(&q, task);
+    while ((rc = st_q_step(&q, e)) > 0) {
+        double cost = st_col_real(&q, 0); /* NaN: a failure */
+        nth++;
+        if (!(cost < best))
+            continue;
+        best = cost;
+        if ((rc = fn(arg, nth, cost)))
+            break;
+    }
+    st_q_end(&q);
+    if (rc < 0)
+        return rc;
+    *n = nth;
+    return 0;
+}
+
 int st_tasks(struct st_reader *r, int64_t hw, const char *after, int limit, st_task_fn fn, void *arg, struct tp_err *e)
 {
     struct tp_buf text = {0};

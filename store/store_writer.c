@@ -17,7 +17,8 @@
 enum {
     CHECKPOINT_FRAMES = 4000,        /* pages of log between two checkpoints (16 MB) */
     CHECKPOINT_FORCE_FRAMES = 32000, /* a log this long (128 MB) means readers never let go of it: wait for them */
-    CHECKPOINT_FORCE_MS = 50
+    CHECKPOINT_FORCE_MS = 50,
+    PACE_ROWS = 16 /* least rows of a group that tells the pace */
 };
 
 /* ---- queue ---- */
@@ -29,7 +30,7 @@ int st_writer_push(struct st_store *s, struct st_op *op, bool force, struct tp_e
     size_t rows = s->queued_rows, bytes = s->queued_bytes;
     if (s->stop)
         rc = tp_fail(e, TP_E_DRAINING, "the store is closing");
-    else if (!force && rows && (rows + op->rows > ST_QUEUE_ROWS || bytes + op->bytes > ST_QUEUE_BYTES))
+    else if (!force && rows && (rows + op->rows > s->max_rows || bytes + op->bytes > s->max_bytes))
         rc = tp_fail(e, TP_E_OVERLOADED, "%zu records wait for the disk already", rows);
     else {
         op->next = NULL;
@@ -64,11 +65,27 @@ static struct st_op *take(struct st_store *s, size_t rows)
 
 /* ---- transactions ---- */
 
-static int64_t now_ms(void)
+static int64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t now_ms(void)
+{
+    return now_ns() / 1000000;
+}
+
+/* Groups of one row say little of the pace: their time is the disk's, however many rows had shared it. */
+static void note_pace(struct st_store *s, const struct st_op *op, int64_t ns)
+{
+    size_t rows = 0;
+    for (; op; op = op->next)
+        rows += op->rows;
+    int64_t each = rows ? ns / (int64_t)rows : 0, mean = s->row_ns;
+    if (rows >= PACE_ROWS)
+        s->row_ns = mean ? mean + (each - mean) / 8 : each;
 }
 
 /* What was remembered about rows may have been rolled back with them. */
@@ -154,6 +171,7 @@ static int on_commit(void *arg, sqlite3 *h, const char *name, int frames)
     if (frames < s->wal_frames)
         s->checkpoint_at = CHECKPOINT_FRAMES;
     s->wal_frames = frames;
+    s->log_frames = frames;
     s->commits++;
     return SQLITE_OK;
 }
@@ -209,7 +227,9 @@ static void *writer_main(void *arg)
     struct st_op *op;
     while ((op = take(s, 0))) {
         uint64_t commits = s->commits;
+        int64_t began = now_ns();
         run_group(s, op);
+        note_pace(s, op, now_ns() - began);
         acknowledge(s, op, commits);
         checkpoint(s);
     }

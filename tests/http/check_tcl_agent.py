@@ -1,11 +1,12 @@
-"""The HTTP part of clients/tvm/tcl_agent.py against a daemon, without TVM: URL HARDWARE. The hardware has 20 selected
+"""The HTTP part of clients/tvm against a daemon, without TVM: URL HARDWARE. The hardware has 20 selected
 candidates; 4 are measured in vain. Ends with status 0 when all is as it should be."""
 import os
 import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "clients", "tvm"))
-import tcl_agent
+from tcl_tvm import agent as tcl_agent
+from tcl_tvm.http import Client, Refused
 
 
 def expect(what, got, want):
@@ -30,12 +31,12 @@ def states(client, hardware):
 
 def main():
     url, hardware = sys.argv[1:]
-    client = tcl_agent.Client(url, patience=5)
+    client = Client(url, patience=5)
 
     try:
         client.lease("none-such", "py-1", 4, 60)
         sys.exit("unknown hardware was not refused")
-    except tcl_agent.Refused as error:
+    except Refused as error:
         expect("status", error.status, 404)
         expect("text", "none-such" in str(error), True)
 
@@ -47,7 +48,7 @@ def main():
     expect("failures", (agent.measured, agent.failures), (4, 4))
 
     # told to stop in the middle of a lease: what is not measured is given back
-    stopping = tcl_agent.Client(url, patience=5, stop=threading.Event())
+    stopping = Client(url, patience=5, stop=threading.Event())
     agent = tcl_agent.Agent(stopping, hardware, "py-2", None, most=6, batch=2)
 
     def stop_after(records):
@@ -75,7 +76,7 @@ def main():
 
     # nobody there: patience, then an error
     try:
-        tcl_agent.Client("http://127.0.0.1:1", patience=0.3).lease(hardware, "py-4", 1, 60)
+        Client("http://127.0.0.1:1", patience=0.3).lease(hardware, "py-4", 1, 60)
         sys.exit("a call without an answer did not fail")
     except ConnectionError as error:
         expect("text", "leases" in str(error), True)

@@ -1,4 +1,4 @@
-/* The measurement agents as programs: build/replay, and the HTTP part of clients/tvm/tcl_agent.py. */
+/* The measurement agents as programs: build/replay, and the HTTP part of the agent in clients/tvm. */
 #include "tests/http/suite.h"
 
 #include <stdio.h>

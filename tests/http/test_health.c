@@ -125,14 +125,44 @@ START_TEST(metrics_hold_every_family_of_the_table)
 #define C(id, name, labels, help) name,
 #define G(id, name, help)         name,
 #define H(id, name, help)         name "_bucket",
+#define X(id, name, help)         name,
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
     };
     struct bb_reply *r = bb_get("/metrics");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         ck_assert_msg(strstr(r->body, names[i]) != NULL, "%s is missing", names[i]);
+}
+END_TEST
+
+static bool has_promtool(void)
+{
+    struct tc_err e;
+    return tc_run((const char *[]){"promtool", "--version", NULL}, NULL, 20, NULL, NULL, &e) == 0;
+}
+
+START_TEST(promtool_has_nothing_to_say)
+{
+    struct tc_err e;
+    struct tp_buf out = {0}, err = {0};
+    if (!has_promtool()) {
+        printf("skipped: promtool is not installed\n");
+        return;
+    }
+    struct bb_reply *r = bb_get("/metrics");
+    char *file = bb_path("metrics");
+    ck_assert_int_eq(tc_write_file(file, r->body, r->n, NULL), 0);
+    char *line = bb_printf("promtool check metrics < %s", file).p;
+    int status = tc_run((const char *[]){"sh", "-c", line, NULL}, NULL, 30, &out, &err, &e);
+    ck_assert_msg(status == 0 && out.n + err.n == 0, "%s%s", out.p, err.p);
+    status = tc_run((const char *[]){"promtool", "check", "rules", "config/prometheus-alerts.yml", NULL}, NULL, 30,
+                    &out, &err, &e);
+    ck_assert_msg(status == 0, "%s%s", out.p, err.p);
+    tp_buf_free(&out);
+    tp_buf_free(&err);
 }
 END_TEST
 
@@ -161,7 +191,7 @@ END_TEST
 
 START_TEST(unknown_paths_are_404_no_route)
 {
-    static const char *const paths[] = {"/",
+    static const char *const paths[] = {"/web",
                                         "/nothing",
                                         "/v2",
                                         "/v1/nothing",
@@ -170,8 +200,7 @@ START_TEST(unknown_paths_are_404_no_route)
                                         "/livez/x",
                                         "/v1/models",
                                         "/v1/hardware/x/predict/y"};
-    /* "/" may be a page of its own; everything else is nobody's */
-    for (size_t i = 1; i < sizeof paths / sizeof *paths; i++)
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         bb_problem(bb_get("%s", paths[i]), 404, "no-route");
 }
 END_TEST
@@ -443,6 +472,7 @@ int main(void)
     tcase_add_test(tc, meta_names_program_and_versions);
     tcase_add_test(tc, metrics_are_prometheus_text);
     tcase_add_test(tc, metrics_hold_every_family_of_the_table);
+    tcase_add_test(tc, promtool_has_nothing_to_say);
     tcase_add_test(tc, request_counter_counts_by_class);
     tcase_add_test(tc, head_answers_like_get_without_a_body);
     tcase_add_test(tc, second_listener_serves_health_only);

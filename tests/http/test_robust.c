@@ -332,12 +332,17 @@ START_TEST(overload_is_503_with_retry_after)
     enum { CLIENTS = 24, ROUNDS = 4 };
     struct asker a[CLIENTS];
     int ok, refused;
+    static const char *const limits[][2] = {{"--predict-queue", "predict_queue"},
+                                            {"--predict-wait-ms", "predict_wait"}};
     struct tc_daemon *d =
-        bb_start(bb_path("overload"), (const char *[]){"--predict-threads", "1", "--predict-queue", "1", NULL});
+        bb_start(bb_path("overload"), (const char *[]){"--predict-threads", "1", limits[_i][0], "1", NULL});
     train_busy();
     run_askers(a, CLIENTS, ROUNDS, &ok, &refused);
     ck_assert_int_gt(ok, 0);
     ck_assert_int_gt(refused, 0);
+    struct bb_text counter = bb_printf("\ntcld_limit_refusals_total{limit=\"%s\"} ", limits[_i][1]);
+    const char *at = strstr(bb_get("/metrics")->body, counter.p);
+    ck_assert_msg(at && strtol(at + counter.n, NULL, 10) == refused, "%d refused; counter: %.80s", refused, at);
     struct bb_text t = bb_unmeasured(1);
     bb_status(bb_lines(t.p, t.n, "/v1/hardware/busy/predict"), 200);
     bb_stop(d);
@@ -402,7 +407,7 @@ int main(void)
     tc = bb_case_own(s, "own limits", 60);
     tcase_add_test(tc, connections_over_the_limit_get_503);
     tcase_add_loop_test(tc, slow_dripping_requests_are_closed_by_the_deadline, 0, 3);
-    tcase_add_test(tc, overload_is_503_with_retry_after);
+    tcase_add_loop_test(tc, overload_is_503_with_retry_after, 0, 2);
     tcase_add_test(tc, health_and_small_requests_answer_under_load);
     return bb_main(s);
 }

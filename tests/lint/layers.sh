@@ -17,6 +17,7 @@ deny ckd '#include "(daemon|lab|clients)/'
 deny lab '#include "(daemon|clients)/'
 deny daemon '#include "(lab|clients)/'
 deny clients/replay '#include "(model|store|sampler|ckd|daemon|lab)/'
+deny clients/ctl '#include "(model|store|sampler|ckd|daemon|lab)/'
 deny clients '#include "(model|store|sampler|ckd|daemon|lab)/'
 for d in proto model store sampler ckd lab; do
     deny "$d" '#include <(microhttpd|uv)\.h>'

@@ -42,12 +42,18 @@ else
 fi
 
 if command -v mandoc >/dev/null; then
-    for m in docs/*.[58]; do
+    for m in docs/*.[158]; do
         [ -e "$m" ] || continue
         mandoc -T lint -W warning "$m" || bad "$m: mandoc"
     done
 else
     echo "lint: mandoc is not installed: manual pages not checked"
+fi
+if command -v systemd-analyze >/dev/null; then
+    systemd-analyze security --offline=true --threshold=15 --no-pager systemd/tcld.service >/dev/null 2>&1 ||
+        bad "systemd/tcld.service: exposure above 1.5 (systemd-analyze security --offline=true systemd/tcld.service)"
+else
+    echo "lint: systemd-analyze is not installed: the unit not checked"
 fi
 [ $fail = 0 ] && echo "lint: clean"
 exit $fail

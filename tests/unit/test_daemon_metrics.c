@@ -54,10 +54,12 @@ START_TEST(every_family_has_one_head_with_its_help)
 #define C(id, name, labels, help) name,
 #define G(id, name, help)         name,
 #define H(id, name, help)         name,
+#define X(id, name, help)         name,
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char line[128];
@@ -81,10 +83,42 @@ START_TEST(counters_end_in_total_and_others_do_not)
 #define C(id, name, labels, help) ck_assert(ends_with(name, "_total"));
 #define G(id, name, help)         ck_assert(!ends_with(name, "_total"));
 #define H(id, name, help)         ck_assert(ends_with(name, "_seconds"));
+#define X(id, name, help)         ck_assert(!ends_with(name, "_total"));
 #include "daemon/metrics.def"
 #undef C
 #undef G
 #undef H
+#undef X
+}
+END_TEST
+
+/* Dashboards and alerts name what there is. */
+START_TEST(what_is_shipped_names_metrics_that_exist)
+{
+    static const char *const files[] = {"config/grafana-dashboard.json", "config/prometheus-alerts.yml"};
+    static char shipped[1 << 18];
+    const char *text = scrape();
+    int names = 0;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *f = fopen(files[i], "r");
+        ck_assert_msg(f != NULL, "%s is missing: run from the root of the project", files[i]);
+        size_t n = fread(shipped, 1, sizeof shipped - 1, f);
+        fclose(f);
+        shipped[n] = '\0';
+        for (const char *p = shipped; (p = strstr(p, "tcld_")) != NULL; names++) {
+            size_t len = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789_");
+            char line[160];
+            snprintf(line, sizeof line, "# TYPE %.*s ", (int)len, p);
+            bool known = strstr(text, line) != NULL;
+            if (!known && len > 7 && strncmp(p + len - 7, "_bucket", 7) == 0) {
+                snprintf(line, sizeof line, "# TYPE %.*s histogram", (int)len - 7, p);
+                known = strstr(text, line) != NULL;
+            }
+            ck_assert_msg(known, "%s: there is no %.*s", files[i], (int)len, p);
+            p += len;
+        }
+    }
+    ck_assert_int_gt(names, 50);
 }
 END_TEST
 
@@ -162,6 +196,8 @@ END_TEST
 static bool give(void *arg, const char *hardware, double *v)
 {
     ck_assert_ptr_nonnull(hardware);
+    for (int i = 0; i < TD_HW_GAUGES; i++)
+        v[i] = NAN;
     v[TD_HW_TOP1] = *(const double *)arg;
     v[TD_HW_PAIRWISE] = 2 * *(const double *)arg;
     return v[TD_HW_TOP1] != 0;
@@ -219,6 +255,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, every_family_has_one_head_with_its_help);
     tcase_add_test(c, counters_end_in_total_and_others_do_not);
+    tcase_add_test(c, what_is_shipped_names_metrics_that_exist);
     tcase_add_test(c, counters_add_and_gauges_are_set);
     tcase_add_test(c, histogram_buckets_are_cumulative_and_bounds_belong_to_their_bucket);
     tcase_add_test(c, an_impossible_duration_counts_as_none);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 static struct tp_err e;
 static int order[1000];
@@ -92,6 +93,30 @@ START_TEST(a_full_queue_refuses_and_says_so)
     sem_post(&gate);
     td_pool_free(p);
     ck_assert_int_eq(n_done, 3); /* what waited when the limit fell was run */
+}
+END_TEST
+
+START_TEST(the_wait_is_what_queues_times_what_the_last_tasks_took)
+{
+    struct td_pool *p = make(1, 0, 10);
+    int v = 1;
+    ck_assert_int_eq(td_pool_wait_us(p, TD_LANE_MAIN), 0); /* nothing waits, nothing is known */
+    submit(p, TD_LANE_MAIN, block, NULL);
+    sem_wait(&entered);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    submit(p, TD_LANE_MAIN, block, NULL);
+    sem_post(&gate); /* the first one took 20 ms at least */
+    sem_wait(&entered);
+    ck_assert_int_eq(td_pool_wait_us(p, TD_LANE_MAIN), 0);
+    submit(p, TD_LANE_MAIN, note, &v);
+    int64_t one = td_pool_wait_us(p, TD_LANE_MAIN);
+    submit(p, TD_LANE_MAIN, note, &v);
+    submit(p, TD_LANE_MAIN, note, &v);
+    ck_assert_int_ge(one, 20000);
+    ck_assert_int_ge(td_pool_wait_us(p, TD_LANE_MAIN), 3 * one);
+    ck_assert_int_eq(td_pool_wait_us(p, TD_LANE_EXPRESS), td_pool_wait_us(p, TD_LANE_MAIN)); /* there is none */
+    sem_post(&gate);
+    td_pool_free(p);
 }
 END_TEST
 
@@ -310,6 +335,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_add_test(c, one_thread_runs_tasks_in_order_of_arrival);
     tcase_add_test(c, a_full_queue_refuses_and_says_so);
+    tcase_add_test(c, the_wait_is_what_queues_times_what_the_last_tasks_took);
     tcase_add_test(c, freeing_runs_what_is_queued);
     tcase_add_test(c, every_thread_has_its_own_state);
     tcase_add_test(c, a_pool_whose_state_cannot_be_made_is_not_made);

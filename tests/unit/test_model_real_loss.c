@@ -96,6 +96,21 @@ START_TEST(pairs_within_noise_count_less)
 }
 END_TEST
 
+/* numbers of torch.nn.functional.cross_entropy(s, softmax(10 y)) in float64 and its gradient */
+START_TEST(the_list_loss_equals_pytorch)
+{
+    const double y[] = {1, 0.9, 0.5, 0};
+    const float s[] = {0.2f, 0.4f, -1, 0.1f}, want[] = {-0.2178438525f, 0.0443731694f, 0.0414879639f, 0.1319827192f};
+    float gs[4] = {0};
+    ck_assert_double_eq_tol(tm_loss_list(s, y, 10, 4, 0.5, gs), 0.592087130609689, 1e-7);
+    for (int i = 0; i < 4; i++)
+        ck_assert_float_eq_tol(gs[i], want[i], 1e-7f);
+    gs[0] = 0;
+    ck_assert_double_eq(tm_loss_list(s, y, 10, 1, 1, gs), 0);
+    ck_assert_float_eq(gs[0], 0);
+}
+END_TEST
+
 START_TEST(failures_have_no_latency)
 {
     struct input in = make();
@@ -146,6 +161,7 @@ int main(void)
     tcase_add_test(c, scale_multiplies_and_gradients_add);
     tcase_add_test(c, pair_weight_counts_every_pair_once);
     tcase_add_test(c, pairs_within_noise_count_less);
+    tcase_add_test(c, the_list_loss_equals_pytorch);
     tcase_add_test(c, failures_have_no_latency);
     tcase_add_test(c, large_differences_stay_finite);
     tcase_add_test(c, a_task_of_failures_only_has_no_loss);

@@ -346,6 +346,24 @@ START_TEST(a_warm_start_never_ends_worse_on_the_validation_set)
 }
 END_TEST
 
+START_TEST(the_last_epoch_is_kept_when_asked)
+{
+    struct toy t;
+    struct tm_train_opts o = options();
+    o.epochs = 10;
+    toy_init(&t, 1);
+    ck_assert_int_eq(train(&t, &o, NULL, NULL), 0);
+    struct tm_model *before = tm_model_clone(t.m);
+    o.warm = o.keep_last = true;
+    o.lr = 0.05; /* worse than what was there */
+    o.epochs = 2;
+    ck_assert_int_eq(train(&t, &o, NULL, NULL), 0);
+    ck_assert_mem_ne(before->w, t.m->w, t.m->n * sizeof(float));
+    tm_model_free(before);
+    toy_free(&t);
+}
+END_TEST
+
 struct extra {
     int begun, valid;
     double first;
@@ -426,6 +444,7 @@ int main(void)
     tcase_add_test(c, rates_follow_their_schedules);
     tcase_add_test(c, frozen_tensors_keep_their_weights);
     tcase_add_test(c, a_warm_start_never_ends_worse_on_the_validation_set);
+    tcase_add_test(c, the_last_epoch_is_kept_when_asked);
     tcase_add_test(c, a_hook_adds_to_loss_and_gradient);
     suite_add_tcase(suite, c);
     SRunner *r = srunner_create(suite);

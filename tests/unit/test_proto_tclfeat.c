@@ -48,8 +48,8 @@ static void near(float have, double want)
 
 START_TEST(versions_are_found_by_name)
 {
-    static const char *const names[] = {"tclf-1", "tlp-cpu-1", "tlp-gpu-1"};
-    static const int cols[] = {64, 22, 20}, sums[] = {72, 0, 0};
+    static const char *const names[] = {"tclf-1", "tlp-cpu-1", "tlp-gpu-1", "tclm-1"};
+    static const int cols[] = {64, 22, 20, 64}, sums[] = {72, 0, 0, 72};
 
     for (int i = 0; i < TCLFEAT_SETS; i++) {
         ck_assert_str_eq(tclfeat_version((enum tclfeat_set)i), names[i]);

@@ -200,8 +200,8 @@ START_TEST(a_backup_is_a_whole_store)
     sf_post("m1", lines, 2);
     sf_path(path, "copy");
     struct st_reader *r = sf_reader();
-    ck_assert_msg(st_backup(r, path, &e) == 0, "%s", e.detail);
-    ck_assert_int_eq(st_backup(r, path, &e), -TP_E_CONFLICT);
+    ck_assert_msg(st_backup(r, path, NULL, NULL, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(st_backup(r, path, NULL, NULL, &e), -TP_E_CONFLICT);
     st_reader_free(r);
     ck_assert_uint_eq(mode_of(path), 0600);
     st_close(sf_store);

@@ -135,6 +135,44 @@ START_TEST(best_is_the_fastest_valid_record_of_each_task)
 }
 END_TEST
 
+struct falls {
+    int n;
+    int64_t nth[8];
+    double seconds[8];
+};
+
+static int see_fall(void *arg, int64_t nth, double seconds)
+{
+    struct falls *f = arg;
+    f->nth[f->n] = nth;
+    f->seconds[f->n] = seconds;
+    return ++f->n == 8;
+}
+
+START_TEST(best_so_far_is_told_when_it_falls)
+{
+    /* task, program, cost, timestamp: a failure first, then 3, 3 again, 4, 1 of another task, 2 */
+    struct sf_line lines[] = {{1, 1, 0, 1},    {1, 2, 3e-3, 2}, {1, 3, 3e-3, 3},
+                              {1, 4, 4e-3, 4}, {2, 1, 1e-3, 5}, {1, 5, 2e-3, 6}};
+    struct falls f = {0};
+    struct seen s = {0};
+    struct tp_err e;
+    int64_t n = 0;
+    sf_post("m1", lines, 6);
+    sf_post("m2", lines, 1);
+    ck_assert_int_eq(st_export(reader, m1, NULL, 0, -1, see, &s, &n, &e), 0);
+    ck_assert_int_eq(st_best_so_far(reader, m1, s.tasks[0], see_fall, &f, &n, &e), 0);
+    ck_assert_int_eq(n, 5);
+    ck_assert_int_eq(f.n, 2);
+    ck_assert(f.nth[0] == 2 && f.seconds[0] == 3e-3 && f.nth[1] == 5 && f.seconds[1] == 2e-3);
+    f.n = 0;
+    ck_assert_int_eq(st_best_so_far(reader, sf_hardware_id("m2"), s.tasks[0], see_fall, &f, &n, &e), 0);
+    ck_assert_int_eq(n, 1);
+    ck_assert_int_eq(f.n, 0);
+    ck_assert_int_eq(st_best_so_far(reader, m1, "0123456789abcdef", see_fall, &f, &n, &e), -TP_E_UNKNOWN_TASK);
+}
+END_TEST
+
 struct tasks {
     int n;
     struct st_task t[8];
@@ -349,6 +387,7 @@ int main(void)
     tcase_add_test(t, an_export_of_one_task_holds_that_task);
     tcase_add_test(t, a_task_the_hardware_has_not_measured_is_unknown);
     tcase_add_test(t, best_is_the_fastest_valid_record_of_each_task);
+    tcase_add_test(t, best_so_far_is_told_when_it_falls);
     tcase_add_test(t, tasks_are_listed_with_their_figures_by_id);
     tcase_add_test(t, a_training_set_is_the_same_whatever_the_order_of_arrival);
     tcase_add_test(t, one_task_of_a_training_set_is_its_part_of_the_whole);

@@ -1,0 +1,387 @@
+/* tclctl retrain, adapt, evaluate, select: what starts jobs; jobs and watch: what becomes of them.
+ *
+ * A job is followed by its event stream. When that breaks off (tcld was restarted), it is asked for again from the last
+ * event on. */
+#include "clients/ctl/ctl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const double patience = 60; /* seconds without an answer */
+
+const struct ctl_opt ctl_retrain_opts[] = {{"mode", "MODE", "adapt, pretrain or finetune (by default what tcld does)"},
+                                           {"epochs", "N", "at most so many"},
+                                           {"max-seconds", "S", "at most so long"},
+                                           {"seed", "N", "of chance"},
+                                           {"per-task", "N", "programs of each task at most"},
+                                           {"activate", "WHEN", "auto or never"},
+                                           {"source", "HW", "pretrain: learn from it; may be given several times"},
+                                           CTL_WAIT_OPT,
+                                           {0}};
+const struct ctl_opt ctl_evaluate_opts[] = {{"model", "ID", "instead of the active one"}, CTL_WAIT_OPT, {0}};
+const struct ctl_opt ctl_select_opts[] = {{"budget", "N", "choose so many"},
+                                          {"fraction", "X", "choose this share of those that wait"},
+                                          {"method", "NAME", "rdu, random, uncertainty, coreset or representative"},
+                                          {"weights", "R,D,U", "of rdu: representative, diverse, uncertain"},
+                                          {"seed", "N", "of chance"},
+                                          CTL_WAIT_OPT,
+                                          {0}};
+const struct ctl_opt ctl_jobs_opts[] = {{"state", "STATE", "list: queued, running, succeeded, failed or cancelled"},
+                                        {"hardware", "HW", "list: of this hardware"},
+                                        {"limit", "N", "list: at most so many (20; 0: all)"},
+                                        {0}};
+
+/* ---- how a job is shown ---- */
+
+static double job_seconds(const json_t *job)
+{
+    const char *text[] = {tc_str(job, "/started"), tc_str(job, "/finished")};
+    double at[2];
+    for (int i = 0; i < 2; i++) {
+        struct tm tm = {0};
+        const char *rest = text[i] ? strptime(text[i], "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+        if (!rest)
+            return NAN;
+        at[i] = (double)timegm(&tm) + (*rest == '.' ? strtod(rest, NULL) : 0);
+    }
+    return at[1] - at[0];
+}
+
+void ctl_print_jobs(struct ctl *c, const json_t *items)
+{
+    static const char *const heads[] = {"ID",   "KIND",  "HARDWARE", "STATE", "DONE", "PHASE",
+                                        "LOSS", "TOP-1", "TOOK",     "AGO",   NULL};
+    struct ctl_table *t = ctl_table_new(c, heads);
+    const json_t *x;
+    size_t i;
+
+    json_array_foreach(items, i, x)
+    {
+        double top1 = tc_num(x, "/metrics/top1_mean"), progress = tc_num(x, "/progress");
+        ctl_cell_int(t, x, "/id");
+        ctl_cell_str(t, x, "/kind");
+        ctl_cell_str(t, x, "/hardware");
+        ctl_cell_str(t, x, "/state");
+        ctl_cell_num(t, progress * 100, "%.0f%%");
+        ctl_cell_str(t, x, "/phase");
+        ctl_cell_num(t, tc_num(x, "/loss"), "%.4f");
+        ctl_cell_num(t, top1, "%.3f");
+        ctl_cell(t, "%s", ctl_seconds(c, job_seconds(x)));
+        ctl_cell(t, "%s", ctl_age(c, tc_str(x, "/created")));
+    }
+    ctl_table_print(t);
+}
+
+static void print_ranks(const char *what, const json_t *m)
+{
+    if (json_is_object(m))
+        printf("  %-10s %lld tasks, %lld programs: top-1 %.3f, top-5 %.3f, pairs in order %.1f %%, latency off by %.0f "
+               "%%\n",
+               what, (long long)tc_int(m, "/tasks", 0), (long long)tc_int(m, "/programs", 0), tc_num(m, "/top1_mean"),
+               tc_num(m, "/top5_mean"), tc_num(m, "/pairwise") * 100, tc_num(m, "/latency_mape") * 100);
+}
+
+/* A job that has ended: what came of it, and its exit code. */
+static int ended(struct ctl *c, const json_t *job)
+{
+    const json_t *r = tc_at(job, "/result");
+    const char *state = tc_str(job, "/state"), *error = tc_str(job, "/error"), *kind = tc_str(job, "/kind");
+    bool good = state && !strcmp(state, "succeeded");
+
+    ctl_progress_end(c);
+    if (c->json) {
+        ctl_json_out(job);
+    } else if (good) {
+        printf("job %lld (%s of %s) succeeded after %s\n", (long long)tc_int(job, "/id", 0), kind ? kind : "?",
+               tc_str(job, "/hardware") ? tc_str(job, "/hardware") : "?", ctl_seconds(c, job_seconds(job)));
+        if (tc_str(r, "/decision"))
+            printf("  %s%s: %s\n", tc_str(r, "/decision"),
+                   tc_at(r, "/model") ? ctl_printf(c, " (model %lld)", (long long)tc_int(r, "/model", 0)) : "",
+                   tc_str(r, "/reason") ? tc_str(r, "/reason") : "");
+        print_ranks("challenger", tc_at(r, "/challenger"));
+        print_ranks("champion", tc_at(r, "/champion"));
+        print_ranks("held out", tc_at(r, "/held_out"));
+        print_ranks("all", tc_at(r, "/all"));
+        if (tc_at(r, "/count"))
+            printf("  %lld of %lld candidates selected by %s\n", (long long)tc_int(r, "/count", 0),
+                   (long long)tc_int(r, "/pooled", 0), tc_str(r, "/method") ? tc_str(r, "/method") : "?");
+    }
+    return good ? CTL_OK
+                : ctl_fail(c, CTL_FAILED, "job %lld %s%s%s", (long long)tc_int(job, "/id", 0), state ? state : "?",
+                           error ? ": " : "", error ? error : "");
+}
+
+/* ---- following ---- */
+
+struct follow {
+    struct ctl *c;
+    struct tp_buf line;
+    char last_id[32];
+    json_t *end; /* the job as it ended */
+    bool is_end;
+};
+
+static void on_line(struct follow *f, const char *s)
+{
+    if (!strncmp(s, "event: ", 7))
+        f->is_end = !strcmp(s + 7, "end");
+    else if (!strncmp(s, "id: ", 4))
+        snprintf(f->last_id, sizeof f->last_id, "%s", s + 4);
+    if (strncmp(s, "data: ", 6))
+        return;
+    json_t *job = json_loads(s + 6, 0, NULL);
+    const char *phase = tc_str(job, "/phase"), *state = tc_str(job, "/state"), *hw = tc_str(job, "/hardware");
+    if (f->is_end) {
+        json_decref(f->end);
+        f->end = job;
+        return;
+    }
+    if (f->c->json && !f->c->quiet) {
+        ctl_json_out(job);
+        fflush(stdout);
+    } else if (!f->c->json) {
+        double loss = tc_num(job, "/loss"), top1 = tc_num(job, "/metrics/top1_mean");
+        ctl_progress(f->c, hw ? hw : "job", tc_num(job, "/progress"), "%s%s%s%s",
+                     phase   ? phase
+                     : state ? state
+                             : "",
+                     tc_int(job, "/epoch", 0) ? ctl_printf(f->c, ", epoch %lld", (long long)tc_int(job, "/epoch", 0))
+                                              : "",
+                     isnan(loss) ? "" : ctl_printf(f->c, ", loss %.4f", loss),
+                     isnan(top1) ? "" : ctl_printf(f->c, ", top-1 %.3f", top1));
+    }
+    json_decref(job);
+}
+
+static int on_bytes(void *arg, const char *p, size_t n)
+{
+    enum { LINE_MAX_ = 64 << 20 }; /* the result of a selection lists what it chose */
+    struct follow *f = arg;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != '\n') {
+            tp_buf_putc(&f->line, p[i]);
+            continue;
+        }
+        tp_buf_putc(&f->line, '\0');
+        if (!f->line.oom)
+            on_line(f, f->line.p);
+        f->line.n = 0;
+    }
+    return f->line.oom || f->line.n > LINE_MAX_;
+}
+
+static int follow(struct ctl *c, long long id)
+{
+    struct follow f = {.c = c};
+    char path[64], header[64];
+    const char *const headers[] = {header, NULL};
+    double silent_since = tc_now();
+    int rc = CTL_OK;
+
+    snprintf(path, sizeof path, "/v1/jobs/%lld/events", id);
+    while (!f.end && !rc) {
+        struct tc_reply r = {0};
+        struct tc_request q = {.path = path, .headers = *f.last_id ? headers : NULL, .sink = on_bytes, .sink_arg = &f};
+        snprintf(header, sizeof header, "Last-Event-ID: %s", f.last_id);
+        f.line.n = 0;
+        tc_http_timeout(c->http, 0);
+        int failed = tc_call(c->http, &q, &r, &c->err);
+        tc_http_timeout(c->http, c->timeout);
+        if (ctl_stopped())
+            rc = ctl_fail(c, CTL_INTERRUPTED, "the job goes on: tclctl watch %lld", id);
+        else if (failed && tc_now() - silent_since > patience)
+            rc = CTL_NO_ANSWER;
+        else if (!failed && r.status == 200)
+            silent_since = tc_now();
+        else if (!failed && (r.status < 500 || tc_now() - silent_since > patience))
+            rc = ctl_call(c, "GET", ctl_printf(c, "/v1/jobs/%lld", id), NULL, NULL); /* says it as JSON */
+        tc_reply_free(&r);
+        if (!f.end && !rc)
+            tc_sleep(failed ? 0.5 : 0.1);
+    }
+    if (!rc)
+        rc = ended(c, f.end);
+    json_decref(f.end);
+    tp_buf_free(&f.line);
+    return rc;
+}
+
+int ctl_job_started(struct ctl *c, const struct ctl_args *a, json_t *job)
+{
+    long long id = tc_int(job, "/id", 0);
+
+    if (!ctl_has(a, "wait") && c->json)
+        ctl_json_out(job);
+    else if (!ctl_has(a, "wait"))
+        printf("job %lld is %s; tclctl watch %lld follows it\n", id, tc_str(job, "/state"), id);
+    json_decref(job);
+    return ctl_has(a, "wait") ? follow(c, id) : CTL_OK;
+}
+
+/* Takes body. */
+static int start(struct ctl *c, const struct ctl_args *a, const char *path, json_t *body, int rc)
+{
+    json_t *job = NULL;
+
+    if (rc) {
+        json_decref(body);
+        return rc;
+    }
+    rc = ctl_call(c, "POST", path, body, &job);
+    return rc ? rc : ctl_job_started(c, a, job);
+}
+
+/* ---- commands ---- */
+
+static int retrain(struct ctl *c, const struct ctl_args *a, const char *mode)
+{
+    json_t *body = json_object(), *sources = json_array();
+    int rc;
+
+    ctl_put_str(a, "mode", body, "mode");
+    if (mode)
+        json_object_set_new(body, "mode", json_string(mode));
+    ctl_put_str(a, "activate", body, "activate");
+    for (int i = 0; i < a->n_given; i++)
+        if (!strcmp(a->given[i].name, "source"))
+            json_array_append_new(sources, json_string(a->given[i].value));
+    if (json_array_size(sources))
+        json_object_set(body, "sources", sources);
+    json_decref(sources);
+    rc = ctl_put_int(c, a, "epochs", body, "epochs", 1);
+    if (!rc)
+        rc = ctl_put_num(c, a, "max-seconds", body, "max_seconds");
+    if (!rc)
+        rc = ctl_put_int(c, a, "seed", body, "seed", 0);
+    if (!rc)
+        rc = ctl_put_int(c, a, "per-task", body, "per_task", 0);
+    return start(c, a, ctl_path(c, "/v1/hardware/%s/retrain", a->word[0]), body, rc);
+}
+
+int ctl_retrain(struct ctl *c, const struct ctl_args *a)
+{
+    return retrain(c, a, NULL);
+}
+
+int ctl_adapt(struct ctl *c, const struct ctl_args *a)
+{
+    if (ctl_has(a, "mode"))
+        return ctl_fail(c, CTL_USAGE, "adapt is retrain --mode adapt; it takes no --mode");
+    return retrain(c, a, "adapt");
+}
+
+int ctl_evaluate(struct ctl *c, const struct ctl_args *a)
+{
+    json_t *body = json_object();
+    int rc = ctl_put_int(c, a, "model", body, "model", 1);
+    return start(c, a, ctl_path(c, "/v1/hardware/%s/evaluate", a->word[0]), body, rc);
+}
+
+static int put_weights(struct ctl *c, const char *text, json_t *body)
+{
+    double v[3];
+    char *end = NULL;
+    const char *p = text;
+
+    for (int i = 0; i < 3; i++, p = end + 1) {
+        v[i] = strtod(p, &end);
+        if (end == p || *end != (i < 2 ? ',' : '\0'))
+            return ctl_fail(c, CTL_USAGE, "--weights %s: three numbers are wanted, for example 0.5,0.3,0.2", text);
+    }
+    json_object_set_new(body, "weights", json_pack("{s:f, s:f, s:f}", "r", v[0], "d", v[1], "u", v[2]));
+    return CTL_OK;
+}
+
+int ctl_select(struct ctl *c, const struct ctl_args *a)
+{
+    json_t *body = json_object();
+    const char *weights = ctl_get(a, "weights");
+    int rc = ctl_put_int(c, a, "budget", body, "budget", 1);
+
+    if (!rc)
+        rc = ctl_put_num(c, a, "fraction", body, "fraction");
+    if (!rc)
+        rc = ctl_put_int(c, a, "seed", body, "seed", 0);
+    if (!rc && weights)
+        rc = put_weights(c, weights, body);
+    ctl_put_str(a, "method", body, "method");
+    return start(c, a, ctl_path(c, "/v1/hardware/%s/selections", a->word[0]), body, rc);
+}
+
+static int list(struct ctl *c, const struct ctl_args *a)
+{
+    const char *state = ctl_get(a, "state"), *hw = ctl_get(a, "hardware"), *limit = ctl_get(a, "limit"), *path;
+    json_t *items = NULL;
+    long long most = 20;
+    int rc = limit ? ctl_read_int(c, "--limit", limit, 0, &most) : CTL_OK;
+
+    path = state && hw ? ctl_path(c, "/v1/jobs?state=%s&hardware=%s", state, hw)
+           : state     ? ctl_path(c, "/v1/jobs?state=%s", state)
+           : hw        ? ctl_path(c, "/v1/jobs?hardware=%s", hw)
+                       : "/v1/jobs";
+    if (!rc)
+        rc = ctl_list(c, path, (size_t)most, &items);
+    if (rc)
+        return rc;
+    if (c->json)
+        ctl_json_out(items);
+    else
+        ctl_print_jobs(c, items);
+    json_decref(items);
+    return CTL_OK;
+}
+
+int ctl_jobs(struct ctl *c, const struct ctl_args *a)
+{
+    const char *verb = a->n ? a->word[0] : "list", *path;
+    json_t *job = NULL;
+    long long id;
+    int rc;
+
+    if (!strcmp(verb, "list") && a->n < 2)
+        return list(c, a);
+    if ((strcmp(verb, "show") && strcmp(verb, "cancel")) || a->n < 2)
+        return ctl_fail(c, CTL_USAGE, "usage: tclctl jobs %s", c->command->usage);
+    if ((rc = ctl_read_int(c, "the id of a job", a->word[1], 1, &id)))
+        return rc;
+    path = ctl_printf(c, "/v1/jobs/%lld", id);
+    rc = ctl_call(c, strcmp(verb, "show") ? "DELETE" : "GET", path, NULL, &job);
+    if (!rc)
+        ctl_print_object(c, job);
+    json_decref(job);
+    return rc;
+}
+
+/* The newest job of the hardware, one that is not over first. */
+static int job_of(struct ctl *c, const char *hw, long long *id)
+{
+    static const char *const path[] = {"/v1/jobs?state=running&hardware=%s", "/v1/jobs?state=queued&hardware=%s",
+                                       "/v1/jobs?hardware=%s"};
+    int rc = CTL_OK;
+
+    *id = 0;
+    for (size_t i = 0; i < sizeof path / sizeof *path && !rc && !*id; i++) {
+        json_t *items = NULL;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        rc = ctl_list(c, ctl_path(c, path[i], hw), 1, &items);
+#pragma GCC diagnostic pop
+        *id = rc ? 0 : tc_int(items, "/0/id", 0);
+        json_decref(items);
+    }
+    return !rc && !*id ? ctl_fail(c, CTL_REFUSED, "hardware %s has no job", hw) : rc;
+}
+
+int ctl_watch(struct ctl *c, const struct ctl_args *a)
+{
+    long long id = 0;
+    int rc = CTL_OK;
+
+    if (a->word[0][strspn(a->word[0], "0123456789")])
+        rc = job_of(c, a->word[0], &id);
+    else
+        rc = ctl_read_int(c, "the id of a job", a->word[0], 1, &id);
+    return rc ? rc : follow(c, id);
+}

@@ -1,0 +1,159 @@
+/* tclctl models, activate, rollback. */
+#include "clients/ctl/ctl.h"
+
+#include <string.h>
+
+const struct ctl_opt ctl_models_opts[] = {{"family", NULL, "the word is a family: its knowledge bases"},
+                                          {"output", "FILE", "weights: instead of stdout (also -o)"},
+                                          {"activate", NULL, "import: let it answer at once"},
+                                          {"limit", "N", "at most so many (20; 0: all)"},
+                                          {0}};
+
+static int list(struct ctl *c, const struct ctl_args *a)
+{
+    static const char *const heads[] = {"ID",    "ACTIVE",  "ROLE",  "STATE",    "FEATURES", "RECORDS",
+                                        "TASKS", "PARENTS", "TOP-1", "PAIRWISE", "AGO",      NULL};
+    const char *limit = ctl_get(a, "limit");
+    json_t *items = NULL, *x;
+    long long most = 20;
+    size_t i;
+    int rc = limit ? ctl_read_int(c, "--limit", limit, 0, &most) : CTL_OK;
+
+    if (!rc)
+        rc = ctl_list(
+            c, ctl_path(c, ctl_has(a, "family") ? "/v1/families/%s/models" : "/v1/hardware/%s/models", a->word[0]),
+            (size_t)most, &items);
+    if (rc)
+        return rc;
+    if (c->json) {
+        ctl_json_out(items);
+        json_decref(items);
+        return CTL_OK;
+    }
+    struct ctl_table *t = ctl_table_new(c, heads);
+    json_array_foreach(items, i, x)
+    {
+        const json_t *e = tc_at(x, "/metrics/evaluation/held_out");
+        char *parents = json_dumps(tc_at(x, "/parents"), JSON_COMPACT | JSON_ENCODE_ANY);
+        if (!json_is_object(e))
+            e = tc_at(x, "/metrics/challenger");
+        ctl_cell_int(t, x, "/id");
+        ctl_cell(t, "%s", json_is_true(tc_at(x, "/active")) ? "yes" : "no");
+        ctl_cell_str(t, x, "/role");
+        ctl_cell_str(t, x, "/state");
+        ctl_cell_str(t, x, "/features_version");
+        ctl_cell_int(t, x, "/records");
+        ctl_cell_int(t, x, "/tasks");
+        ctl_cell(t, "%s", parents && strcmp(parents, "[]") ? parents : "-");
+        ctl_cell_num(t, tc_num(e, "/top1_mean"), "%.3f");
+        ctl_cell_num(t, tc_num(e, "/pairwise"), "%.3f");
+        ctl_cell(t, "%s", ctl_age(c, tc_str(x, "/created")));
+        free(parents);
+    }
+    ctl_table_print(t);
+    json_decref(items);
+    return CTL_OK;
+}
+
+static int show(struct ctl *c, const char *id)
+{
+    json_t *m = NULL;
+    int rc = ctl_call(c, "GET", ctl_path(c, "/v1/models/%s", id), NULL, &m);
+    if (!rc)
+        ctl_print_object(c, m);
+    json_decref(m);
+    return rc;
+}
+
+static int import(struct ctl *c, const struct ctl_args *a, const char *hw, const char *file)
+{
+    struct tp_buf b = {0};
+    struct tc_reply r = {0};
+    char why[800];
+    int rc = CTL_OK;
+
+    if (tc_read_file(file, &b, &c->err))
+        return CTL_FAILED;
+    struct tc_request q = {
+        .method = "POST",
+        .path =
+            ctl_path(c, ctl_has(a, "activate") ? "/v1/hardware/%s/models?activate=true" : "/v1/hardware/%s/models", hw),
+        .body = b.p ? b.p : "",
+        .n = b.n,
+        .content_type = "application/octet-stream"};
+    if (tc_call(c->http, &q, &r, &c->err))
+        rc = ctl_stopped() ? CTL_INTERRUPTED : CTL_NO_ANSWER;
+    else if (r.status != 201) {
+        tc_reply_explain(&r, why, sizeof why);
+        rc = ctl_fail(c, CTL_REFUSED, "POST %s: %s", q.path, why);
+    } else if (c->json) {
+        printf("%s\n", r.body.p);
+    } else {
+        json_t *j = tc_reply_json(&r, NULL);
+        printf("model %lld%s\n", (long long)tc_int(j, "/id", 0), ctl_has(a, "activate") ? ", active" : "");
+        json_decref(j);
+    }
+    tc_reply_free(&r);
+    tp_buf_free(&b);
+    return rc;
+}
+
+int ctl_models(struct ctl *c, const struct ctl_args *a)
+{
+    const char *verb = a->word[0];
+
+    if (a->n == 2 && !strcmp(verb, "show"))
+        return show(c, a->word[1]);
+    if (a->n == 2 && !strcmp(verb, "weights"))
+        return ctl_download(c, "GET", ctl_path(c, "/v1/models/%s/weights", a->word[1]), ctl_get(a, "output"), NULL);
+    if (a->n == 3 && !strcmp(verb, "import"))
+        return import(c, a, a->word[1], a->word[2]);
+    if (a->n == 1)
+        return list(c, a);
+    return ctl_fail(c, CTL_USAGE, "usage: tclctl models %s", c->command->usage);
+}
+
+static int activate(struct ctl *c, const char *hw, long long id)
+{
+    json_t *m = NULL;
+    int rc = ctl_call(c, "POST", ctl_path(c, "/v1/hardware/%s/activate", hw),
+                      json_pack("{s:I}", "model", (json_int_t)id), &m);
+    if (!rc && c->json)
+        ctl_json_out(m);
+    else if (!rc)
+        printf("model %lld answers for %s\n", id, hw);
+    json_decref(m);
+    return rc;
+}
+
+int ctl_activate(struct ctl *c, const struct ctl_args *a)
+{
+    long long id = 0;
+    int rc = ctl_read_int(c, "the id of a model", a->word[1], 1, &id);
+    return rc ? rc : activate(c, a->word[0], id);
+}
+
+/* The newest model that is older than the active one and did not lose against the champion of its time. */
+int ctl_rollback(struct ctl *c, const struct ctl_args *a)
+{
+    json_t *items = NULL, *x;
+    long long to = 0;
+    bool behind = false;
+    size_t i;
+    int rc = ctl_list(c, ctl_path(c, "/v1/hardware/%s/models", a->word[0]), 0, &items);
+
+    if (rc)
+        return rc;
+    json_array_foreach(items, i, x)
+    {
+        const char *state = tc_str(x, "/state");
+        if (behind && !to && state && strcmp(state, "rejected"))
+            to = tc_int(x, "/id", 0);
+        behind = behind || json_is_true(tc_at(x, "/active"));
+    }
+    json_decref(items);
+    if (!to)
+        return ctl_fail(c, CTL_REFUSED, "hardware %s has no model before the active one; tclctl models %s lists all",
+                        a->word[0], a->word[0]);
+    return activate(c, a->word[0], to);
+}

@@ -1,0 +1,85 @@
+/* tclctl token: a new bearer token, and the line of it for tcld's tokens_file. Made here: tcld never sees it before it
+ * is used, and the file holds its SHA-256 alone. */
+#include "clients/ctl/ctl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <nettle/base64.h>
+#include <nettle/sha2.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define PREFIX "tcld_"
+enum { SECRET = 32 /* bytes of chance */, LETTERS = 43 /* of base64url */ };
+
+const struct ctl_opt ctl_token_opts[] = {{"name", "NAME", "how logs call it (by default ROLE- and 8 digits)"},
+                                         {"output", "FILE", "the tokens_file, which gets the line (also -o)"},
+                                         {0}};
+
+static int make(struct ctl *c, const char *role, const char *name, char token[64], char line[256])
+{
+    uint8_t secret[SECRET], digest[SHA256_DIGEST_SIZE];
+    char text[BASE64_ENCODE_RAW_LENGTH(SECRET) + 1] = "", hex[2 * SHA256_DIGEST_SIZE + 1], made_up[80];
+    struct sha256_ctx sha;
+
+    if (getrandom(secret, sizeof secret, 0) != (ssize_t)sizeof secret)
+        return ctl_fail(c, CTL_FAILED, "no random bytes: %s", strerror(errno));
+    base64_encode_raw(text, sizeof secret, secret);
+    for (char *p = text; *p && p < text + LETTERS; p++) /* RFC 4648, 5 */
+        *p = *p == '+' ? '-' : *p == '/' ? '_' : *p;
+    snprintf(token, 64, PREFIX "%.*s", LETTERS, text);
+    sha256_init(&sha);
+    sha256_update(&sha, strlen(token), (const uint8_t *)token);
+    sha256_digest(&sha, sizeof digest, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    snprintf(made_up, sizeof made_up, "%s-%.8s", role, hex);
+    snprintf(line, 256, "%s %s %s\n", hex, role, name ? name : made_up);
+    return CTL_OK;
+}
+
+static int append(struct ctl *c, const char *file, const char *line)
+{
+    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), rc = CTL_OK;
+    size_t n = strlen(line);
+
+    if (fd < 0 || write(fd, line, n) != (ssize_t)n || fsync(fd))
+        rc = ctl_fail(c, CTL_FAILED, "cannot write %s: %s", file, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static bool is_identifier(const char *s)
+{
+    size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789._-");
+    return n && !s[n] && n <= 63 && !strchr("._-", *s);
+}
+
+int ctl_token(struct ctl *c, const struct ctl_args *a)
+{
+    const char *role = a->word[0], *name = ctl_get(a, "name"), *file = ctl_get(a, "output");
+    char token[64], line[256];
+    int rc;
+
+    if (strcmp(role, "predict") && strcmp(role, "measure") && strcmp(role, "operate"))
+        return ctl_fail(c, CTL_USAGE, "\"%s\" is no role; accepted are predict, measure and operate", role);
+    if (name && !is_identifier(name))
+        return ctl_fail(c, CTL_USAGE, "--name %s: a name matches [a-z0-9][a-z0-9._-]{0,62}", name);
+    rc = make(c, role, name, token, line);
+    if (!rc && file)
+        rc = append(c, file, line);
+    if (rc)
+        return rc;
+    if (c->json)
+        printf("{\"token\": \"%s\", \"line\": \"%.*s\"}\n", token, (int)strlen(line) - 1, line);
+    else
+        printf("%s\n", token);
+    if (file)
+        ctl_note(c, "its hash is in %s; SIGHUP makes a running tcld know it. The token is shown this once.", file);
+    else if (!c->json)
+        ctl_note(c, "put this line into tcld's tokens_file; the token is shown this once:\n%.*s", (int)strlen(line) - 1,
+                 line);
+    return CTL_OK;
+}
