@@ -133,12 +133,14 @@ void td_drift_add(struct td_drift *x, const char *hardware, int64_t model, doubl
 bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view *out)
 {
     const struct track *t;
+    bool found;
 
     if (x == NULL)
         return false;
     pthread_mutex_lock(&x->mu);
     t = find_locked(x, hardware, false);
-    if (t != NULL && t->programs > 0) {
+    found = t != NULL && t->programs > 0;
+    if (found) {
         *out = (struct td_drift_view){.model = t->model,
                                       .programs = t->programs,
                                       .error = median(t, true),
@@ -149,7 +151,7 @@ bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view
             out->ratio = out->error / fmax(t->base, TD_DRIFT_FLOOR);
     }
     pthread_mutex_unlock(&x->mu);
-    return t != NULL && t->programs > 0;
+    return found;
 }
 
 /* ---- looking ---- */
