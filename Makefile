@@ -75,7 +75,7 @@ FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCH_COMMON := $(call obj,$(filter-out $(wildcard tests/bench/bench_*.c),$(call src,tests/bench)))
 UNIT_COMMON := $(call obj,$(filter-out $(wildcard tests/unit/test_*.c),$(call src,tests/unit)))
 
-.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench fuzz install deb check-tvm check-docs check-openapi docs clean FORCE
+.PHONY: help all deps demo run check check-unit check-neon check-http check-web lint check-fault check-fuzz fault soak bench kb fuzz install deb check-tvm check-docs check-openapi docs clean FORCE
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -170,7 +170,7 @@ $(BUILD)/fault/shim.so: tests/fault/shim.c tests/fault/fault.h Makefile
 
 # ---- what people run -----------------------------------------------------------------------------------------------
 # The first make installs what is missing, the second one sees it (pkg-config runs once per make).
-demo: ## set up, start tcld on real logs, train, rank programs it has never seen
+demo: ## set up, start tcld, rank unseen programs, adapt to real logs, rank them again
 	$(Q)$(MAKE) --no-print-directory deps
 	$(Q)$(MAKE) --no-print-directory $(BUILD)/tcld $(BUILD)/demo
 	$(Q)$(BUILD)/demo --tcld $(BUILD)/tcld --logs tests/data/demo
@@ -225,7 +225,7 @@ lint: ## format, include direction, banned functions, cppcheck
 bench: bench-model bench-http bench-lane bench-train bench-parse ## measure, beside peers (docs/performance.md)
 bench-%: $(BUILD)/bench_%
 	$(Q)$<
-bench-lane bench-overload bench-fleet bench-http: $(BUILD)/tcld $(BUILD)/replay $(BUILD)/libtclfeat.so
+bench-lane bench-adapt bench-overload bench-fleet bench-http: $(BUILD)/tcld $(BUILD)/replay $(BUILD)/libtclfeat.so
 bench-parse: $(shell $(PKG_CONFIG) --exists simdjson 2>/dev/null && echo $(BUILD)/peer_simdjson)
 $(BUILD)/peer_simdjson: tests/bench/peer_simdjson.cc
 	$(call say,CXX,$<)
@@ -234,6 +234,8 @@ $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.o $(BENCH_COMMON) $(CLIENT_OB
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(call libs,libmicrohttpd $(PKGS_CLIENT) $(PKGS_LIB)) -lm -lpthread
 
+kb: $(BUILD)/lab ## train the starter knowledge (config/kb) from the logs of ../shared
+	$(Q)LAB=$(BUILD)/lab sh config/kb/train.sh
 FUZZ_DIR := build/san-address-undefined
 $(FUZZ_DIR)/libtcld.a: $(DAEMON_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -255,6 +257,7 @@ install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/tclctl.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/tokens.example config/grafana-dashboard.json config/prometheus-alerts.yml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/tcld/kb config/kb/cpu.safetensors config/kb/gpu.safetensors config/kb/README.md
 	install -D -m 644 config/tcld.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tcld
 	$(BUILD)/tclctl completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tclctl
 	install -D -m 644 systemd/tcld.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/tcld.conf

@@ -53,9 +53,9 @@ struct demo_screen {
 };
 void demo_screen_init(struct demo_screen *s, FILE *f);
 void demo_step(struct demo_screen *s, const char *label, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void demo_progress(struct demo_screen *s, const json_t *job, int epochs, double seconds);
+void demo_progress(struct demo_screen *s, const json_t *job, double seconds);
 void demo_progress_end(struct demo_screen *s);
-void demo_table_head(struct demo_screen *s);
+void demo_table_head(struct demo_screen *s, const char *what);
 void demo_table_row(struct demo_screen *s, const struct demo_task *t, const struct demo_rank *r);
 void demo_count(double v, char *buf, size_t n); /* 12345.6 -> "12,346" */
 

@@ -35,12 +35,12 @@ void demo_step(struct demo_screen *s, const char *label, const char *fmt, ...)
     fputc('\n', s->f);
 }
 
-static void print_figures(struct demo_screen *s, const json_t *job, int epochs, double seconds)
+static void print_figures(struct demo_screen *s, const json_t *job, double seconds)
 {
     double loss = tc_num(job, "/loss"), progress = tc_num(job, "/progress");
     const char *phase = tc_str(job, "/phase");
     fprintf(s->f, " %3.0f %%", isnan(progress) ? 0 : progress * 100);
-    fprintf(s->f, "  epoch %lld/%d", (long long)tc_int(job, "/epoch", 0), epochs);
+    fprintf(s->f, "  epoch %lld", (long long)tc_int(job, "/epoch", 0));
     if (!isnan(loss))
         fprintf(s->f, "  loss %.4f", loss);
     if (!phase || strcmp(phase, "train"))
@@ -48,7 +48,7 @@ static void print_figures(struct demo_screen *s, const json_t *job, int epochs, 
     fprintf(s->f, "  %.1f s", seconds);
 }
 
-void demo_progress(struct demo_screen *s, const json_t *job, int epochs, double seconds)
+void demo_progress(struct demo_screen *s, const json_t *job, double seconds)
 {
     double progress = tc_num(job, "/progress");
     if (s->live) {
@@ -56,7 +56,7 @@ void demo_progress(struct demo_screen *s, const json_t *job, int epochs, double 
         fprintf(s->f, "\r%s%-9s%s ", s->colour ? "\033[1;36m" : "", "train", s->colour ? "\033[0m" : "");
         for (int i = 0; i < BAR; i++)
             fputs(i < full ? s->utf8 ? "█" : "#" : s->utf8 ? "░" : ".", s->f);
-        print_figures(s, job, epochs, seconds);
+        print_figures(s, job, seconds);
         fputs("\033[K", s->f);
         fflush(s->f);
         s->bar_open = true;
@@ -69,7 +69,7 @@ void demo_progress(struct demo_screen *s, const json_t *job, int epochs, double 
     s->last_epoch = epoch;
     s->last_line = seconds;
     fprintf(s->f, "%-9s", "train");
-    print_figures(s, job, epochs, seconds);
+    print_figures(s, job, seconds);
     fputc('\n', s->f);
 }
 
@@ -92,11 +92,11 @@ static void print_time(struct demo_screen *s, double seconds)
     fprintf(s->f, " %*.*f %s", 6, v < 10 ? 2 : v < 100 ? 1 : 0, v, unit);
 }
 
-void demo_table_head(struct demo_screen *s)
+void demo_table_head(struct demo_screen *s, const char *what)
 {
     demo_progress_end(s);
-    fprintf(s->f, "\n%s%-*s %5s %9s %9s %9s %6s %6s %9s%s\n", s->colour ? "\033[1m" : "", NAME_WIDTH, "task never seen",
-            "of", "tcld's", "random", "fastest", "top-1", "top-5", "pairs in", s->colour ? "\033[0m" : "");
+    fprintf(s->f, "\n%s%-*s %5s %9s %9s %9s %6s %6s %9s%s\n", s->colour ? "\033[1m" : "", NAME_WIDTH, what, "of",
+            "tcld's", "random", "fastest", "top-1", "top-5", "pairs in", s->colour ? "\033[0m" : "");
     fprintf(s->f, "%s%-*s %5s %9s %9s %9s %6s %6s %9s%s\n", s->colour ? "\033[1m" : "", NAME_WIDTH, "", "", "pick",
             "pick", "of all", "", "", "order", s->colour ? "\033[0m" : "");
 }

@@ -1,7 +1,8 @@
 /* build/demo: the whole life of tcld on real tuning logs in about a minute.
  *
- * Starts a daemon on a temporary state directory, loads a folder of logs but for two tasks, trains, and asks about the
- * programs of the two tasks it has never seen. Every number printed is computed from the daemon's replies and the logs.
+ * Starts a daemon on a temporary state directory, asks about the programs of two tasks that it has never seen, before
+ * anything was measured (the knowledge that comes with tcld was made without them), loads a folder of logs but for the
+ * two, adapts, and asks again. Every number printed is computed from the daemon's replies and the logs.
  * Ctrl-C at any moment stops the daemon and removes its state. */
 #include "clients/demo.h"
 
@@ -18,13 +19,15 @@
 #define HARDWARE "demo-host"
 #define PREDICT  "/v1/hardware/" HARDWARE "/predict"
 
-enum { PREFERRED_PORT = 8723, MAX_EPOCHS = 10000 };
+enum { PREFERRED_PORT = 8723, MAX_EPOCHS = 1000, KEPT = 2 /* tasks */ };
 
 struct demo {
     const char *binary, *logs_dir, *batches_dir;
     bool keep_running;
-    int epochs;
+    int epochs;           /* 0: the daemon chooses */
     double train_seconds; /* given to the daemon as max_seconds */
+    bool knows;           /* the family had knowledge before anything was measured */
+    struct demo_rank before[KEPT], after[KEPT];
     struct demo_screen screen;
     struct demo_logs logs;
     char state[4096];
@@ -127,6 +130,7 @@ static int register_hardware(struct demo *d, struct tc_err *e)
         const char *family = tc_str(reply, "/family");
         demo_step(&d->screen, "register", "hardware " HARDWARE ", family %s, target %s", family ? family : "?",
                   d->logs.target);
+        d->knows = tc_int(reply, "/kb_model", 0) != 0;
     }
     json_decref(body);
     json_decref(reply);
@@ -161,7 +165,7 @@ static int post_logs(struct demo *d, struct tc_err *e)
 static int on_progress(void *arg, const json_t *job)
 {
     struct demo *d = arg;
-    demo_progress(&d->screen, job, d->epochs, tc_now() - d->train_began);
+    demo_progress(&d->screen, job, tc_now() - d->train_began);
     return stop_asked;
 }
 
@@ -174,17 +178,20 @@ static void show_training(struct demo *d, const json_t *job)
     if (!isnan(top1) && !isnan(pairwise))
         snprintf(own, sizeof own, "; on tasks it held out itself: top-1 %.3f, %.1f %% of pairs in order", top1,
                  pairwise * 100);
-    demo_step(&d->screen, "trained", "%.1f s, model %lld %s%s", tc_now() - d->train_began,
+    demo_step(&d->screen, d->knows ? "adapted" : "trained", "%.1f s, model %lld %s%s", tc_now() - d->train_began,
               (long long)tc_int(job, "/result/model", 0), decision ? decision : "done", own);
+    if (tc_str(job, "/result/gate/reason"))
+        demo_step(&d->screen, "", "gate: %s Knowledge base: %s", tc_str(job, "/result/gate/reason"),
+                  tc_str(job, "/result/kb/decision"));
 }
 
 static int train(struct demo *d, struct tc_err *e)
 {
     int rc = -1;
     json_t *job = NULL, *end = NULL;
-    json_t *body = json_pack("{s:s, s:i, s:f, s:i, s:s}", "mode", "finetune", "epochs", d->epochs, "max_seconds",
+    json_t *body = json_pack("{s:s, s:f, s:i, s:s}", "mode", d->knows ? "adapt" : "finetune", "max_seconds",
                              d->train_seconds, "seed", 1, "activate", "auto");
-    if (!body) {
+    if (!body || (d->epochs && json_object_set_new(body, "epochs", json_integer(d->epochs)))) {
         tc_fail(e, "out of memory");
         goto out;
     }
@@ -237,11 +244,10 @@ done:
     return rc;
 }
 
-static int judge(struct demo *d, struct tc_err *e)
+/* Ranks the programs of the tasks kept aside and shows how well. */
+static int judge(struct demo *d, const char *what, struct demo_rank rank[KEPT], struct tc_err *e)
 {
-    enum { KEPT = 2 };
     const struct demo_task *task[KEPT];
-    struct demo_rank rank[KEPT];
     size_t n = 0;
     for (size_t i = 0; i < d->logs.n && n < KEPT; i++) {
         if (!d->logs.task[i].kept_aside)
@@ -251,14 +257,40 @@ static int judge(struct demo *d, struct tc_err *e)
             return -1;
         n++;
     }
-    demo_table_head(&d->screen);
+    demo_table_head(&d->screen, what);
     for (size_t i = 0; i < n; i++)
         demo_table_row(&d->screen, task[i], &rank[i]);
     fputc('\n', d->screen.f);
-    for (size_t i = 0; i < n; i++)
-        demo_step(&d->screen, i ? "" : "result", "%s: tcld's pick runs %.1f times as fast as a random one%s",
-                  task[i]->name, rank[i].random / rank[i].picked,
-                  rank[i].picked == rank[i].best ? " and is the fastest of all" : "");
+    return 0;
+}
+
+static int judge_before(struct demo *d, struct tc_err *e)
+{
+    if (!d->knows)
+        return 0;
+    demo_step(&d->screen, "zero-shot", "nothing is measured yet: the knowledge base that comes with tcld answers");
+    return judge(d, "task never seen, nothing measured", d->before, e);
+}
+
+static int judge_after(struct demo *d, struct tc_err *e)
+{
+    size_t n = 0;
+    if (judge(d, "task never seen, others measured", d->after, e))
+        return -1;
+    for (size_t i = 0; i < d->logs.n && n < KEPT; i++) {
+        const struct demo_rank *r = &d->after[n], *b = &d->before[n];
+        if (!d->logs.task[i].kept_aside)
+            continue;
+        demo_step(&d->screen, n ? "" : "result", "%s: tcld's pick runs %.1f times as fast as a random one%s",
+                  d->logs.task[i].name, r->random / r->picked,
+                  r->picked == r->best ? " and is the fastest of all" : "");
+        if (d->knows)
+            demo_step(
+                &d->screen, "",
+                "  zero-shot to adapted: top-1 %.3f to %.3f, top-5 %.3f to %.3f, pairs in order %.1f %% to %.1f %%",
+                b->top1, r->top1, b->top5, r->top5, b->pairwise * 100, r->pairwise * 100);
+        n++;
+    }
     return 0;
 }
 
@@ -356,8 +388,8 @@ static int leave_running(struct demo *d, struct tc_err *e)
 
 static int tell_story(struct demo *d, struct tc_err *e)
 {
-    if (load_logs(d, e) || start_daemon(d, e) || register_hardware(d, e) || post_logs(d, e) || train(d, e) ||
-        judge(d, e) || measure_speed(d, e))
+    if (load_logs(d, e) || start_daemon(d, e) || register_hardware(d, e) || judge_before(d, e) || post_logs(d, e) ||
+        train(d, e) || judge_after(d, e) || measure_speed(d, e))
         return -1;
     return d->keep_running ? leave_running(d, e) : 0;
 }
@@ -397,7 +429,7 @@ static void usage(FILE *f)
             "  --tcld FILE        the daemon (build/tcld)\n"
             "  --logs DIR         Ansor tuning logs of one kind of hardware, *.json (tests/data/demo)\n"
             "  --batches DIR      whole search calls for the speed figure (LOGS/../batches)\n"
-            "  --epochs N         passes over the data (24)\n"
+            "  --epochs N         passes over the data (the daemon chooses)\n"
             "  --train-seconds S  upper limit of training (45)\n"
             "  --keep-running     leave the daemon running and say how to talk to it and how to stop it\n");
 }
@@ -463,7 +495,7 @@ int main(int argc, char **argv)
 {
     char batches[4096];
     struct tc_err e = {{0}};
-    struct demo d = {.binary = "build/tcld", .logs_dir = "tests/data/demo", .epochs = 24, .train_seconds = 45};
+    struct demo d = {.binary = "build/tcld", .logs_dir = "tests/data/demo", .train_seconds = 45};
     int rc = parse_options(&d, argc, argv);
     if (rc)
         return rc;

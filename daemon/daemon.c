@@ -7,6 +7,7 @@
 #include "daemon/auth.h"
 #include "daemon/control.h"
 #include "daemon/cores.h"
+#include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/jobs.h"
@@ -18,6 +19,8 @@
 #include "daemon/registry.h"
 #include "daemon/request.h"
 #include "daemon/server.h"
+#include "daemon/starter.h"
+#include "daemon/train_job.h"
 #include "daemon/tls.h"
 
 #include <errno.h>
@@ -127,6 +130,7 @@ void td_daemon_apply_limits(struct td_daemon *d)
 
 static int start_parts(struct td_daemon *d, struct tp_err *e)
 {
+    char kept[TD_CONFIG_VALUE_MAX + 16];
     int rc;
 
     if (!(d->metrics = td_metrics_new()))
@@ -158,7 +162,14 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
     });
     if (!d->predict_pool || !d->api_pool)
         return tp_fail(e, TP_E_NO_MEMORY, "cannot start the thread pools");
-    if ((rc = td_jobs_new(d, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0)
+    if (!(d->drift = td_drift_new()))
+        return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
+    if ((rc = td_starter_new(&d->config, &d->starter, e)) != 0)
+        return rc;
+    td_starter_all(d);
+    snprintf(kept, sizeof kept, "%s/jobs", td_config_state_dir(&d->config));
+    if ((rc = td_jobs_new(d, kept, td_train_run, &d->jobs, e)) != 0 || (rc = td_recal_new(d, &d->recal, e)) != 0 ||
+        (rc = td_jobs_start(d->jobs, e)) != 0)
         return rc;
     td_daemon_apply_limits(d);
     td_figures_show_all(d);
@@ -170,6 +181,8 @@ static void stop_parts(struct td_daemon *d)
     td_server_free(d->server);
     td_jobs_free(d->jobs);
     td_recal_free(d->recal);
+    td_drift_free(d->drift);
+    td_starter_free(d->starter);
     td_pool_free(d->predict_pool);
     td_pool_free(d->api_pool);
     td_registry_free(d->registry);

@@ -19,6 +19,8 @@ struct td_daemon {
     struct td_pool *api_pool;         /* requests that read or write the store, measurement parsing */
     struct td_jobs *jobs;             /* job threads: daemon/jobs.h */
     struct td_recal *recal;           /* offsets of tasks: daemon/recalibrate.h */
+    struct td_drift *drift;           /* predicted against measured latency: daemon/drift.h */
+    struct td_starter *starter;       /* knowledge that came with tcld: daemon/starter.h */
     struct td_server *server;         /* HTTP: daemon/server.h */
     struct td_auth *auth;             /* tokens and peers: daemon/auth.h */
     struct td_tls *tls;               /* certificate of tls_listen, NULL none: daemon/tls.h */

@@ -4,6 +4,7 @@
  * either calls td_figures_show() after the commit. Any thread. */
 #include "daemon/figures.h"
 
+#include "daemon/drift.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
@@ -100,14 +101,14 @@ static int read_result(void *arg, const struct st_evaluation *v)
     return 0;
 }
 
-struct drift {
+struct moves {
     int64_t hw, tasks;
     double sum;
 };
 
-static int add_drift(void *arg, int64_t hw, const struct st_offset *o)
+static int add_move(void *arg, int64_t hw, const struct st_offset *o)
 {
-    struct drift *d = arg;
+    struct moves *d = arg;
 
     if (hw == d->hw && o->programs > 0) {
         d->sum += fabs(o->offset);
@@ -116,13 +117,20 @@ static int add_drift(void *arg, int64_t hw, const struct st_offset *o)
     return 0;
 }
 
-/* td_hw_gauge_fn; arg: a reader. */
+struct source {
+    struct td_drift *drift;
+    struct st_reader *reader;
+};
+
+/* td_hw_gauge_fn; arg: struct source. */
 static bool newest(void *arg, const char *hardware, double *v)
 {
-    struct st_reader *r = arg;
+    const struct source *from = arg;
+    struct st_reader *r = from->reader;
+    struct td_drift_view seen;
     struct st_hardware hw = {0};
     struct st_model row = {0};
-    struct drift drift = {0};
+    struct moves moves = {0};
     int64_t model = 0;
     int calibration;
     bool found = false;
@@ -137,10 +145,15 @@ static bool newest(void *arg, const char *hardware, double *v)
             st_evaluation_list(r, hw.id, model, 0, 1, read_result, v, NULL);
         if (model != 0 && st_model_get(r, model, &row, NULL) == 0)
             v[TD_HW_CREATED] = (double)row.created;
-        drift.hw = hw.id;
-        if (model != 0 && st_offset_list(r, model, add_drift, &drift, &calibration, NULL) == 0 && drift.tasks > 0)
-            v[TD_HW_DRIFT] = drift.sum / (double)drift.tasks;
+        moves.hw = hw.id;
+        if (model != 0 && st_offset_list(r, model, add_move, &moves, &calibration, NULL) == 0 && moves.tasks > 0)
+            v[TD_HW_DRIFT] = moves.sum / (double)moves.tasks;
         st_model_clear(&row);
+    }
+    if (model != 0 && td_drift_get(from->drift, hardware, &seen) && seen.model == model) {
+        v[TD_HW_LATENCY_ERROR] = seen.error;
+        v[TD_HW_LATENCY_BIAS] = seen.bias;
+        v[TD_HW_LATENCY_DRIFT] = seen.ratio;
     }
     for (int i = 0; i < TD_HW_GAUGES; i++)
         found |= !isnan(v[i]);
@@ -150,8 +163,10 @@ static bool newest(void *arg, const char *hardware, double *v)
 
 void td_figures_show(struct td_daemon *d, struct st_reader *r, const char *hardware)
 {
+    struct source from = {d->drift, r};
+
     if (d->metrics != NULL)
-        td_hw_gauges(d->metrics, hardware, newest, r);
+        td_hw_gauges(d->metrics, hardware, newest, &from);
 }
 
 int td_figures_keep(struct td_daemon *d, struct st_reader *r, const char *hardware, int64_t hw, int64_t model,

@@ -2,12 +2,15 @@
 #include "daemon/dialect.h"
 #include "daemon/handlers.h"
 
+#include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
+#include "daemon/policy.h"
 #include "daemon/registry.h"
+#include "daemon/starter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +56,33 @@ static int staleness(struct st_reader *r, const struct st_hardware *h, const str
     return rc;
 }
 
-static int print_detail(struct st_reader *r, const struct st_hardware *h, struct tp_buf *b, struct tp_err *e)
+/* The running comparison of predicted and measured latency, and when the hardware retrains by itself. */
+static void print_watch(struct td_drift *drift, const struct st_hardware *h, struct tp_buf *b)
+{
+    struct td_drift_view v;
+    struct td_policy p;
+
+    tp_buf_puts(b, ", \"drift\": ");
+    if (td_drift_get(drift, h->name, &v)) {
+        tp_buf_printf(b, "{\"model\": %lld, \"programs\": %lld", (long long)v.model, (long long)v.programs);
+        td_put_num(b, "error_ln", v.error);
+        td_put_num(b, "bias_ln", v.bias);
+        td_put_num(b, "base_ln", v.base);
+        td_put_num(b, "ratio", v.ratio);
+        tp_buf_putc(b, '}');
+    } else {
+        tp_buf_puts(b, "null");
+    }
+    tp_buf_puts(b, ", \"policy\": ");
+    td_policy_read(&p, h->policy);
+    if (td_policy_on(&p))
+        td_policy_write(&p, b);
+    else
+        tp_buf_puts(b, "null");
+}
+
+static int print_detail(struct td_drift *drift, struct st_reader *r, const struct st_hardware *h, struct tp_buf *b,
+                        struct tp_err *e)
 {
     struct st_counts c = {0};
     int64_t kb = 0, stale, candidates[ST_CANDIDATE_STATES];
@@ -81,6 +110,7 @@ static int print_detail(struct st_reader *r, const struct st_hardware *h, struct
         tp_buf_i64(b, stale);
     else
         tp_buf_puts(b, "null");
+    print_watch(drift, h, b);
     tp_buf_puts(b, "}\n");
     return 0;
 }
@@ -93,7 +123,7 @@ static void reply_detail(struct td_request *r, int status, const char *name)
     struct tp_buf b = {0};
     struct tp_err e;
 
-    if (td_hardware_find(db, name, &h, &e) == 0 && print_detail(db, &h, &b, &e) == 0) {
+    if (td_hardware_find(db, name, &h, &e) == 0 && print_detail(td_req_daemon(r)->drift, db, &h, &b, &e) == 0) {
         st_hardware_clear(&h);
         td_reply_json(r, status, &b);
         return;
@@ -231,6 +261,7 @@ void td_h_hardware_put(struct td_request *r)
         return;
     }
     td_registry_hardware_changed(d->registry, h.name);
+    td_starter_family(d, td_req_reader(r), h.family);
     td_log(TD_INFO, created ? "hardware-created" : "hardware-changed", TD_S("hardware", h.name),
            TD_S("family", h.family), TD_S("kind", h.kind), TD_S("request_id", td_req_id(r)));
     st_hardware_clear(&h);
@@ -316,6 +347,7 @@ void td_h_hardware_delete(struct td_request *r)
     }
     td_jobs_cancel_hardware(d->jobs, name); /* at once: a later one may be for new hardware of that name */
     td_registry_forget(d->registry, name);
+    td_drift_forget(d->drift, name);
     td_figures_show(d, td_req_reader(r), name);
     td_log(TD_INFO, "hardware-deleted", TD_S("hardware", name), TD_S("purge", purge ? "true" : "false"),
            TD_S("request_id", td_req_id(r)));

@@ -1,5 +1,6 @@
 /* Jobs: retraining, evaluation, list, show, cancel, events. */
 #include "daemon/evaluate.h"
+#include "daemon/fleet.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
 #include "daemon/hcommon.h"
@@ -12,24 +13,82 @@
 #include <string.h>
 
 /* ---- retrain ---- */
-enum mode { MODE_FINETUNE, MODE_ADAPT, MODE_PRETRAIN };
+static int read_sources(const json_t *sources, struct td_train_params *p, struct tp_err *e)
+{
+    const json_t *x;
+    size_t i;
 
-/* The body -> *p. Only supervised training exists so far: it is what a body without a mode gets. */
-static int read_retrain(struct td_request *r, struct td_train_params *p, struct tp_err *e)
+    if (sources == NULL)
+        return 0;
+    if (!json_is_array(sources) || json_array_size(sources) > TD_TRAIN_SOURCES_MAX)
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources",
+                          "\"sources\" must be an array of at most %d hardware names", (int)TD_TRAIN_SOURCES_MAX);
+    json_array_foreach(sources, i, x)
+    {
+        if (!json_is_string(x) || json_string_length(x) != strlen(json_string_value(x)) ||
+            !st_id_valid(json_string_value(x)))
+            return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "item %zu of \"sources\" is no hardware name", i);
+        for (int k = 0; k < p->n_sources; k++)
+            if (strcmp(p->source[k], json_string_value(x)) == 0)
+                return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"%s\" stands in \"sources\" twice",
+                                  p->source[k]);
+        snprintf(p->source[p->n_sources++], sizeof p->source[0], "%s", json_string_value(x));
+    }
+    if (p->n_sources > 0 && p->mode != TD_TRAIN_PRETRAIN)
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" goes with mode \"pretrain\" only");
+    return 0;
+}
+
+/* Hardware that shares knowledge is of one kind. (Families with several are from before that was checked.) */
+static int check_kind(struct st_reader *reader, const struct st_hardware *hw, struct tp_err *e)
+{
+    struct td_members m = {0};
+    int rc;
+
+    if (strcmp(hw->kind, "cpu") != 0 && strcmp(hw->kind, "gpu") != 0)
+        return tp_fail_at(e, TP_E_BAD_PARAMETER, "/mode",
+                          "hardware of kind %s shares no knowledge; mode \"finetune\" is for it", hw->kind);
+    rc = td_members_list(reader, hw->family, NULL, &m, e);
+    for (size_t i = 0; i < m.n && rc == 0; i++)
+        if (strcmp(m.v[i].kind, hw->kind) != 0)
+            rc = tp_fail(e, TP_E_CONFLICT,
+                         "family \"%s\" holds hardware of several kinds, which share no knowledge; mode \"finetune\" "
+                         "is for it",
+                         hw->family);
+    td_members_free(&m);
+    return rc;
+}
+
+/* Without a mode: adapt, where the family has knowledge. */
+static int read_mode(struct st_reader *reader, const struct st_hardware *hw, const json_t *body,
+                     struct td_train_params *p, struct tp_err *e)
+{
+    static const char *const modes[] = {"finetune", "adapt", "pretrain", NULL};
+    int mode = TD_TRAIN_FINETUNE, rc;
+    int64_t kb = 0;
+
+    rc = st_family_kb(reader, hw->family, &kb, e);
+    if (kb != 0)
+        mode = TD_TRAIN_ADAPT;
+    if (rc == 0)
+        rc = td_body_enum(body, "mode", modes, &mode, e);
+    p->mode = (enum td_train_mode)mode;
+    return rc == 0 && p->mode != TD_TRAIN_FINETUNE ? check_kind(reader, hw, e) : rc;
+}
+
+/* The body -> *p. */
+static int read_retrain(struct td_request *r, const struct st_hardware *hw, struct td_train_params *p, struct tp_err *e)
 {
     static const char *const keys[] = {"mode",     "epochs",   "max_seconds", "seed",
                                        "per_task", "activate", "sources",     NULL};
-    static const char *const modes[] = {"finetune", "adapt", "pretrain", NULL};
     static const char *const activate[] = {"auto", "never", NULL};
     json_t *body = NULL;
-    const json_t *sources, *x;
-    size_t i;
-    int mode = MODE_FINETUNE, never = 0, rc;
+    int never = 0, rc;
 
     *p = (struct td_train_params){0};
     rc = td_body_object(r, keys, &body, e);
     if (rc == 0)
-        rc = td_body_enum(body, "mode", modes, &mode, e);
+        rc = read_mode(td_req_reader(r), hw, body, p, e);
     if (rc == 0)
         rc = td_body_int(body, "epochs", 1, 1000, &p->epochs, e);
     if (rc == 0)
@@ -41,21 +100,8 @@ static int read_retrain(struct td_request *r, struct td_train_params *p, struct 
     if (rc == 0)
         rc = td_body_enum(body, "activate", activate, &never, e);
     p->never = never == 1;
-    sources = json_object_get(body, "sources");
-    if (rc == 0 && sources != NULL && !json_is_array(sources))
-        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" must be an array of hardware names");
     if (rc == 0)
-        json_array_foreach(sources, i, x)
-        {
-            if (rc == 0 && (!json_is_string(x) || json_string_length(x) != strlen(json_string_value(x)) ||
-                            !st_id_valid(json_string_value(x))))
-                rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "item %zu of \"sources\" is no hardware name", i);
-        }
-    if (rc == 0 && mode != MODE_FINETUNE)
-        rc = tp_fail_at(e, TP_E_NOT_IMPLEMENTED, "/mode", "mode \"%s\" is not offered by this version; \"finetune\" is",
-                        modes[mode]);
-    if (rc == 0 && json_array_size(sources) > 0)
-        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/sources", "\"sources\" goes with mode \"pretrain\" only");
+        rc = read_sources(json_object_get(body, "sources"), p, e);
     json_decref(body);
     return rc;
 }
@@ -86,8 +132,8 @@ void td_h_retrain(struct td_request *r)
         return;
     rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
     if (rc == 0)
-        rc = read_retrain(r, &p, &e);
-    if (rc == 0)
+        rc = read_retrain(r, &hw, &p, &e);
+    if (rc == 0 && p.mode != TD_TRAIN_PRETRAIN) /* whose sources the job looks at */
         rc = enough_data(td_req_reader(r), &hw, &e);
     if (rc == 0)
         td_train_params_write(&p, &params);

@@ -11,6 +11,7 @@
 #include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "daemon/snapshot.h"
+#include "daemon/story.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +165,11 @@ static int put_family(void *arg, const struct st_family *f)
         tp_buf_i64(&p->out, f->kb_model);
     else
         tp_buf_puts(&p->out, "null");
+    tp_buf_puts(&p->out, ", \"kind\": ");
+    if (f->kind[0] != '\0')
+        tp_buf_json_str(&p->out, f->kind, strlen(f->kind));
+    else
+        tp_buf_puts(&p->out, "null");
     tp_buf_puts(&p->out, ", \"created\": ");
     td_json_time(&p->out, f->created * 1000);
     tp_buf_putc(&p->out, '}');
@@ -315,34 +321,72 @@ void td_h_models_import(struct td_request *r)
     td_reply_json(r, 201, &out);
 }
 
+static int read_activate(struct td_request *r, int64_t *id, struct tp_err *e)
+{
+    static const char *const keys[] = {"model", NULL};
+    json_t *body = NULL;
+    int rc = td_body_object(r, keys, &body, e);
+
+    *id = 0;
+    if (rc == 0)
+        rc = td_body_int(body, "model", 1, INT64_MAX, id, e);
+    if (rc == 0 && *id == 0)
+        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/model", "\"model\" is missing: the id of the model to activate");
+    json_decref(body);
+    return rc;
+}
+
 void td_h_activate(struct td_request *r)
 {
-    static const char *const query[] = {NULL}, *const keys[] = {"model", NULL};
+    static const char *const query[] = {NULL};
     struct td_daemon *d = td_req_daemon(r);
     struct tp_buf out = {0};
     struct tp_err e = {0};
-    json_t *body = NULL;
     int64_t id = 0;
     bool changed = false;
     int rc;
 
     if (!td_req_only_query(r, query))
         return;
-    rc = td_body_object(r, keys, &body, &e);
-    if (rc == 0)
-        rc = td_body_int(body, "model", 1, INT64_MAX, &id, &e);
-    if (rc == 0 && id == 0)
-        rc = tp_fail_at(&e, TP_E_BAD_PARAMETER, "/model", "\"model\" is missing: the id of the model to activate");
+    rc = read_activate(r, &id, &e);
     if (rc == 0)
         rc = td_registry_activate(d->registry, td_req_param(r, 0), id, &changed, &e);
     if (rc == 0)
         rc = model_json(td_req_reader(r), id, &out, &e);
-    json_decref(body);
     if (changed) {
         td_count(d->metrics, TD_C_SWAPS, 1);
         td_recal_note(d->recal, td_req_param(r, 0));
         td_figures_show(d, td_req_reader(r), td_req_param(r, 0));
         td_log(TD_INFO, "model-activated", TD_I("model", id), TD_S("hardware", td_req_param(r, 0)),
+               TD_S("request_id", td_req_id(r)));
+    }
+    if (rc != 0)
+        td_reply_problem(r, &e);
+    else
+        td_reply_json(r, 200, &out);
+}
+
+void td_h_family_activate(struct td_request *r)
+{
+    static const char *const query[] = {NULL};
+    struct td_daemon *d = td_req_daemon(r);
+    const char *family = td_req_param(r, 0);
+    struct tp_buf out = {0};
+    struct tp_err e = {0};
+    int64_t id = 0;
+    bool changed = false;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = read_activate(r, &id, &e);
+    if (rc == 0)
+        rc = td_registry_activate_kb(d->registry, family, id, &changed, &e);
+    if (rc == 0)
+        rc = model_json(td_req_reader(r), id, &out, &e);
+    if (changed) {
+        td_kb_changed(d, td_req_reader(r), family);
+        td_log(TD_INFO, "knowledge-activated", TD_I("model", id), TD_S("family", family),
                TD_S("request_id", td_req_id(r)));
     }
     if (rc != 0)

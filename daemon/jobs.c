@@ -276,7 +276,12 @@ static void run_one(struct td_jobs *js, struct td_job *j)
         result = NULL;
     }
     row = end_row(j, stage, result, error);
-    store_end(js, &row);
+    if (rc == -TP_E_CANCELLED && stopping && atomic_load(&j->kept) && !atomic_load(&j->given_up)) {
+        td_log(TD_INFO, "job-suspended", TD_I("job", j->id));
+    } else {
+        store_end(js, &row);
+        td_kept_remove(js, j->id);
+    }
     td_log(stage == TD_JOB_failed ? TD_WARNING : TD_INFO, "job-finished", TD_I("job", j->id),
            TD_S("state", td_job_stage_name(stage)), TD_S("error", error),
            TD_I("milliseconds", row.finished - row.started));
@@ -320,10 +325,12 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int start_threads(struct td_jobs *js, int n, struct tp_err *e)
+int td_jobs_start(struct td_jobs *js, struct tp_err *e)
 {
     sigset_t all, old;
-    int rc = 0;
+    cpu_set_t cpus;
+    /* One job already uses several cores; a second one only where there are many. */
+    int n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= 8 ? 2 : 1, rc = 0;
 
     js->threads = calloc((size_t)n, sizeof *js->threads);
     if (js->threads == NULL)
@@ -341,27 +348,91 @@ static int start_threads(struct td_jobs *js, int n, struct tp_err *e)
     return 0;
 }
 
-int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e)
+/* A kept job of the last run, queued again. Its hardware may be gone: then its row goes with the others. */
+static int requeue(struct td_jobs *js, struct st_reader *r, int64_t id, td_job_run resume, struct tp_err *e)
 {
-    struct td_jobs *js = NULL;
-    pthread_condattr_t attr;
-    cpu_set_t cpus;
-    int n = 0, rc;
-    bool stale;
+    struct st_job row = {0};
+    struct st_hardware hw = {0};
+    struct td_job *j = NULL, **link;
+    int rc = st_job_get(r, id, &row, e);
 
-    rc = st_jobs_interrupt(d->store, &n, e);
-    stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
-    if (rc != 0 && !stale)
-        return rc;
-    if (stale)
+    if (rc == 0)
+        rc = st_hardware_get(r, row.hardware, &hw, e);
+    if (rc == 0 && (j = job_new(js, row.kind, row.hardware, hw.family, row.params, resume)) == NULL)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
+    if (rc == 0) {
+        j->id = j->row.id = id;
+        j->row.created = row.created;
+        j->event = 1;
+        atomic_store(&j->kept, true);
+        for (link = &js->first; *link != NULL; link = &(*link)->next)
+            continue;
+        *link = j;
+        js->queued++;
+        td_log(TD_INFO, "job-resumed", TD_I("job", id), TD_S("hardware", row.hardware));
+    }
+    st_job_clear(&row);
+    st_hardware_clear(&hw);
+    return rc;
+}
+
+/* What becomes of the jobs of the last run. Nobody else knows js yet. */
+static int take_over(struct td_jobs *js, td_job_run resume, struct tp_err *e)
+{
+    struct st_reader *r = NULL;
+    int64_t *id = NULL;
+    size_t n_kept = 0, n = 0;
+    int interrupted = 0, rc = st_reader_new(js->d->store, &r, e);
+
+    if (rc == 0 && js->dir != NULL && resume != NULL)
+        rc = td_kept_find(js, r, &id, &n_kept, e);
+    for (size_t i = 0; i < n_kept && rc == 0; i++) {
+        rc = requeue(js, r, id[i], resume, e);
+        if (rc == 0)
+            id[n++] = id[i];
+        else if (rc == -TP_E_UNKNOWN_HARDWARE || rc == -TP_E_UNKNOWN_JOB)
+            rc = 0;
+    }
+    st_reader_free(r);
+    if (rc == 0) {
+        rc = st_jobs_interrupt(js->d->store, id, n, &interrupted, e);
+        js->stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
+    }
+    free(id);
+    if (js->stale)
         td_log(TD_WARNING, "jobs-not-interrupted", TD_S("error", tp_code_slug(rc)));
-    if (n > 0)
-        td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", n));
-    js = calloc(1, sizeof *js);
+    if (interrupted > 0)
+        td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", interrupted));
+    return js->stale ? 0 : rc;
+}
+
+/* The store takes down that the jobs of the last run are over, but for those that are in memory. */
+static int interrupt_again(struct td_jobs *js, struct tp_err *e)
+{
+    int64_t *id;
+    size_t n = 0;
+    int rc;
+
+    pthread_mutex_lock(&js->mu);
+    id = calloc((size_t)(js->queued + js->running) + 1, sizeof *id);
+    for (const struct td_job *j = js->first; j != NULL && id != NULL; j = j->next)
+        id[n++] = j->id;
+    pthread_mutex_unlock(&js->mu);
+    rc = id != NULL ? st_jobs_interrupt(js->d->store, id, n, NULL, e)
+                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of jobs");
+    free(id);
+    return rc;
+}
+
+int td_jobs_new(struct td_daemon *d, const char *dir, td_job_run resume, struct td_jobs **out, struct tp_err *e)
+{
+    struct td_jobs *js = calloc(1, sizeof *js);
+    pthread_condattr_t attr;
+    int rc;
+
     if (js == NULL)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");
     js->d = d;
-    js->stale = stale;
     pthread_mutex_init(&js->submit_mu, NULL);
     pthread_mutex_init(&js->mu, NULL);
     pthread_condattr_init(&attr);
@@ -369,9 +440,10 @@ int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e)
     pthread_cond_init(&js->work, &attr);
     pthread_cond_init(&js->tick, &attr);
     pthread_condattr_destroy(&attr);
-    /* One job already uses several cores; a second one only where there are many. */
-    n = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) >= 8 ? 2 : 1;
-    rc = start_threads(js, n, e);
+    if (dir != NULL && (js->dir = strdup(dir)) == NULL)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");
+    else
+        rc = take_over(js, resume, e);
     if (rc != 0) {
         td_jobs_free(js);
         return rc;
@@ -400,12 +472,14 @@ void td_jobs_free(struct td_jobs *js)
         struct st_job row =
             end_row(j, TD_JOB_failed, NULL, error_text(TP_E_INTERRUPTED, "the daemon was stopped before the job ran"));
 
-        store_end(js, &row);
+        if (!atomic_load(&j->kept) || atomic_load(&j->given_up))
+            store_end(js, &row);
         take_row_locked(j, &row, TD_JOB_failed);
         unlink_locked(js, j);
         td_job_unref_locked(j);
     }
     free(js->threads);
+    free(js->dir);
     pthread_cond_destroy(&js->work);
     pthread_cond_destroy(&js->tick);
     pthread_mutex_destroy(&js->mu);
@@ -449,7 +523,7 @@ int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, c
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
         goto out;
     }
-    rc = js->stale ? st_jobs_interrupt(js->d->store, NULL, e) : 0;
+    rc = js->stale ? interrupt_again(js, e) : 0;
     if (rc == 0) {
         js->stale = false;
         rc = st_job_insert(js->d->store, &j->row, e);
@@ -493,8 +567,10 @@ static int end_queued(struct td_jobs *js, struct td_job *j, struct tp_err *e)
         pthread_cond_signal(&js->tick);
     }
     pthread_mutex_unlock(&js->mu);
-    if (rc == 0)
+    if (rc == 0) {
         count_end(js, TD_JOB_cancelled);
+        td_kept_remove(js, row.id);
+    }
     return rc;
 }
 
@@ -510,9 +586,12 @@ int td_jobs_cancel(struct td_jobs *js, struct st_reader *r, int64_t id, bool *ru
     j = td_jobs_find_locked(js, id);
     if (j != NULL) {
         queued = j->stage == TD_JOB_queued;
+        atomic_store(&j->given_up, true);
         atomic_store(&j->cancel, true);
     }
     pthread_mutex_unlock(&js->mu);
+    if (j != NULL)
+        td_kept_give_up(js, id);
     if (j != NULL) {
         *running = !queued;
         rc = queued ? end_queued(js, j, e) : 0;
@@ -536,6 +615,7 @@ void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware)
         for (j = js->first; j != NULL; j = j->next) {
             if (strcmp(j->row.hardware, hardware) != 0 || td_job_cancelled(j))
                 continue;
+            atomic_store(&j->given_up, true);
             atomic_store(&j->cancel, true);
             if (j->stage == TD_JOB_queued)
                 break;
@@ -554,4 +634,15 @@ int td_jobs_active(const struct td_jobs *js)
     n = w->queued + w->running;
     pthread_mutex_unlock(&w->mu);
     return n;
+}
+
+bool td_jobs_lane_busy(struct td_jobs *js, const char *lane)
+{
+    bool busy = false;
+
+    pthread_mutex_lock(&js->mu);
+    for (const struct td_job *j = js->first; j != NULL && !busy; j = j->next)
+        busy = strcmp(j->lane, lane) == 0;
+    pthread_mutex_unlock(&js->mu);
+    return busy;
 }

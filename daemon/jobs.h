@@ -7,6 +7,8 @@
 #include "daemon/daemon.h"
 #include "proto/buf.h"
 
+#include <jansson.h>
+
 enum td_job_stage {
 #define X(name) TD_JOB_##name,
 #include "daemon/jobstates.def"
@@ -30,11 +32,14 @@ struct td_job; /* the running side of a job */
  * text, malloc'ed) or -TP_E_x with *e. -TP_E_CANCELLED when it stopped because td_job_cancelled() said so. */
 typedef int (*td_job_run)(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e);
 
-/* Marks the jobs of the last run failed: interrupted. A disk that is full puts that off, but does not hinder the start.
- */
-int td_jobs_new(struct td_daemon *d, struct td_jobs **out, struct tp_err *e);
-/* Ends what runs and what waits as failed: interrupted, joins. The server must be gone: nobody follows a job any more.
- */
+/* Marks the jobs of the last run failed: interrupted, but for those that kept a state in a folder below `dir`, which
+ * are queued again, to be run by resume(). dir NULL: no job keeps a state. A disk that is full puts the marking off,
+ * but does not hinder the start. */
+int td_jobs_new(struct td_daemon *d, const char *dir, td_job_run resume, struct td_jobs **out, struct tp_err *e);
+/* Starts the threads: from now on jobs run, and may use every part of d. */
+int td_jobs_start(struct td_jobs *js, struct tp_err *e);
+/* Ends what runs and what waits as failed: interrupted; what kept a state goes on at the next start. Joins. The server
+ * must be gone: nobody follows a job any more. */
 void td_jobs_free(struct td_jobs *js);
 
 /* kind "retrain", "evaluate" or "selection"; lane = what must not run twice at once (the family); params = JSON object
@@ -50,8 +55,8 @@ void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware);
 
 /* From the job's own thread. metrics: JSON object text or NULL (keeps the last). */
 struct td_job_state {
-    const char *phase; /* "load", "train", "validate", "publish"; "load", "predict", "measure"; "load", "cells",
-                          "greedy", "store" */
+    const char *phase; /* "load", "train", "validate", "publish"; "load", "probe", "learn", "judge", "teach", "settle",
+                          "publish"; "load", "predict", "measure"; "load", "cells", "greedy", "store" */
     double progress;   /* 0..1 */
     int epoch;         /* 0 none */
     double loss;       /* NaN none */
@@ -66,6 +71,16 @@ int td_job_open(const struct td_job *j, struct st_store *store, struct st_reader
 /* Last of all: data sets were most of the heap, and what comes next needs little, so it goes back to the system. */
 void td_job_close(struct st_reader *r, struct st_hardware *hw);
 int64_t td_job_id(const struct td_job *j);
+
+/* ---- a job's state across restarts ---- */
+enum { TD_JOB_PATH = 4096 };
+/* Makes the job one that survives: a folder of its own, which goes when the job ends. From the job's own thread. "" in
+ * folder when no job can keep a state here. IO, DISK_FULL. */
+int td_job_keep(struct td_job *j, char folder[TD_JOB_PATH], struct tp_err *e);
+/* A JSON object in that folder, replaced as a whole. Errors as above. */
+int td_job_note(const char *folder, const json_t *note, struct tp_err *e);
+/* New reference, or NULL: there is none that reads. */
+json_t *td_job_noted(const char *folder);
 const char *td_job_hardware(const struct td_job *j);
 
 /* The job as JSON (store row merged with live progress). Of a finished one epoch, loss and metrics are the members of
@@ -74,6 +89,7 @@ int td_jobs_json(struct td_jobs *js, struct st_reader *r, int64_t id, struct tp_
 /* brief, for lists: without "per_task", "points" and "selected" in the result, which may be long. */
 void td_job_row_json(struct td_jobs *js, const struct st_job *row, bool brief, struct tp_buf *out);
 int td_jobs_active(const struct td_jobs *js);
+bool td_jobs_lane_busy(struct td_jobs *js, const char *lane); /* a job of it waits or runs */
 
 /* ---- following a job: the text of a stream of Server-Sent Events ---- */
 struct td_follow;

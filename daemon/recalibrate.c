@@ -1,4 +1,5 @@
-/* New offsets for the tasks that need them.
+/* New offsets for the tasks that need them, and what else is to be done when measurements came in: the comparison with
+ * predictions, the policies of automatic retraining.
  *
  * Invariant: a row of offsets says how many valid measurements its task had when it was made, read before the programs
  * were; what came in between makes the task due a little earlier, never later. Work is bounded by the rule of
@@ -6,14 +7,17 @@
  * of them: a training would keep it waiting for minutes. */
 #include "daemon/recalibrate.h"
 
+#include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/giveway.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
+#include "daemon/policy.h"
 #include "daemon/registry.h"
 #include "daemon/train_load.h"
 #include "model/mem.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -217,16 +221,34 @@ void td_recal_note(struct td_recal *c, const char *hardware)
     pthread_mutex_unlock(&c->mu);
 }
 
+/* First what came in is compared with what was predicted, before it is learned from; last the policy. */
 static void look_at(struct td_recal *c, const char *hardware)
 {
+    struct st_reader *r = NULL;
     struct tp_err e = {0};
-    int tasks;
+    int64_t job;
+    int tasks, compared;
     bool more;
 
+    if (st_reader_new(c->d->store, &r, &e) != 0 || td_drift_look(c->d, r, hardware, &compared, &e) != 0)
+        td_log(TD_WARNING, "latencies-not-compared", TD_S("hardware", hardware), TD_S("reason", e.detail));
     if (td_recal_pass(c->d, hardware, &c->stop, &tasks, &more, &e) != 0)
         td_log(TD_WARNING, "recalibration-failed", TD_S("hardware", hardware), TD_S("reason", e.detail));
     else if (more)
         td_recal_note(c, hardware);
+    if (r != NULL && td_policy_check(c->d, r, hardware, &job, &e) != 0)
+        td_log(TD_WARNING, "retrain-not-started", TD_S("hardware", hardware), TD_S("reason", e.detail));
+    st_reader_free(r);
+}
+
+static void look_at_policies(struct td_recal *c)
+{
+    struct st_reader *r = NULL;
+    struct tp_err e;
+
+    if (st_reader_new(c->d->store, &r, &e) == 0) /* else the next time */
+        td_policy_check_all(c->d, r);
+    st_reader_free(r);
 }
 
 struct page {
@@ -291,7 +313,12 @@ static void *thread_main(void *arg)
         int n = c->n;
 
         if (n == 0 && !all) {
-            pthread_cond_wait(&c->wake, &c->mu);
+            next = in_ms(TD_POLICY_MS);
+            if (pthread_cond_timedwait(&c->wake, &c->mu, &next) == ETIMEDOUT) {
+                pthread_mutex_unlock(&c->mu);
+                look_at_policies(c);
+                pthread_mutex_lock(&c->mu);
+            }
             continue;
         }
         memcpy(name, c->name, sizeof name);
@@ -299,8 +326,10 @@ static void *thread_main(void *arg)
         c->n = 0;
         pthread_mutex_unlock(&c->mu);
         next = in_ms(TD_RECAL_MS);
-        if (all)
+        if (all) {
             look_at_all(c);
+            td_drift_started(c->d->drift);
+        }
         for (int i = 0; i < n && !all && !atomic_load(&c->stop); i++)
             look_at(c, name[i]);
         pthread_mutex_lock(&c->mu);

@@ -4,6 +4,7 @@
 #ifndef TD_REGISTRY_H
 #define TD_REGISTRY_H
 
+#include "ckd/kb.h"
 #include "daemon/hwcache.h"
 #include "daemon/offsets.h"
 #include "model/infer.h"
@@ -55,6 +56,13 @@ int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_pro
 /* The same with the offsets of an AC for its hardware. */
 int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                              int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e);
+/* A knowledge base for its family (row->owner). Takes ownership of kb (also on failure). instead_of: id of the one that
+ * it came from, 0 none, -1 any; when another one is active by now it is stored, but not activated. *activated tells. */
+int td_registry_publish_kb(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
+                           int64_t instead_of, bool *activated, struct tp_err *e);
+/* The whole knowledge base of that id from its file, which must be the one that was published. r is the caller's.
+ * UNKNOWN_MODEL, BAD_WEIGHTS, FEATURES_MISMATCH, IO. */
+int td_registry_load_kb(struct td_registry *g, struct st_reader *r, int64_t id, struct tk_kb **kb, struct tp_err *e);
 /* New offsets of a model for tasks of one hardware (id hw): stored with the next calibration, then a new snapshot of
  * the same model takes the place of the old one wherever that is. Those of other tasks stay. *calibration = the new
  * count. UNKNOWN_HARDWARE, UNKNOWN_MODEL. */
@@ -63,6 +71,8 @@ int td_registry_recalibrate(struct td_registry *g, const char *hardware, const c
 /* Make an existing model the active one of hardware (also the rollback). CONFLICT (not an AC of this hardware),
  * UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. Sets *changed (may be NULL) when another model was active before. */
 int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e);
+/* The same for a family and its knowledge bases. */
+int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t id, bool *changed, struct tp_err *e);
 /* After the commit of a DELETE: drops its models from memory, and the files whose rows are gone from the disk. What was
  * published since for new hardware of that name stays. */
 void td_registry_forget(struct td_registry *g, const char *hardware);

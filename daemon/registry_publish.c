@@ -54,6 +54,94 @@ static int file_sha256(const char *path, char hex[65], struct tp_err *e)
     return rc;
 }
 
+struct publication {
+    struct tm_model *model; /* taken over */
+    struct tk_kb *kb;       /* NULL: an AC */
+    struct tm_provenance *p;
+    struct st_model *row;
+    int64_t hardware;
+    bool activate;
+    int64_t instead_of; /* activate only when this one is active; -1 any */
+    const struct st_offset *offset;
+    size_t n_offsets;
+};
+
+static int write_file(const char *path, const struct publication *x, const struct td_snapshot *made, struct tp_err *e)
+{
+    return x->kb != NULL ? tk_kb_save(path, x->kb, x->p, e) : tm_weights_save(path, made->model, x->p, e);
+}
+
+/* The slot that is to change, made before the commit, after which nothing may fail. */
+static int take_slot(struct td_registry *g, struct publication *x, struct td_slot **slot, struct tp_err *e)
+{
+    int64_t present;
+
+    pthread_mutex_lock(&g->mu);
+    *slot = td_slot_locked(g, x->row->role, x->row->owner, true);
+    present = *slot != NULL && (*slot)->present != NULL ? (*slot)->present->id : 0;
+    pthread_mutex_unlock(&g->mu);
+    if (*slot == NULL)
+        return td_registry_no_memory(e);
+    if (x->instead_of >= 0 && x->instead_of != present)
+        x->activate = false;
+    return 0;
+}
+
+/* x->activate tells afterwards whether it was. */
+static int publish(struct td_registry *g, struct publication *x, struct tp_err *e)
+{
+    struct td_snapshot *made = NULL, *read = NULL;
+    struct st_hardware there = {0};
+    struct td_slot *slot = NULL;
+    struct tm_provenance *p = x->p;
+    struct st_model *row = x->row;
+    char path[TD_REGISTRY_PATH];
+    bool wrote = false;
+    int rc;
+
+    td_registry_path(g, row->id, path, sizeof path);
+    p->model_id = row->id;
+    memcpy(p->role, row->role, sizeof p->role);
+    memcpy(p->owner, row->owner, sizeof p->owner);
+    snprintf(row->features_version, sizeof row->features_version, "%s", tclfeat_version(x->model->features));
+    row->sha256[0] = '\0';
+    rc = td_snapshot_new(x->model, p, row, 0, &made, e);
+    if (rc != 0)
+        return rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    if (x->hardware != 0)
+        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
+    if (rc == 0 && x->hardware != there.id)
+        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
+                     row->owner);
+    st_hardware_clear(&there);
+    if (rc == 0) {
+        rc = write_file(path, x, made, e);
+        wrote = true;
+    }
+    if (rc == 0)
+        rc = file_sha256(path, row->sha256, e);
+    if (rc == 0)
+        rc = prove(path, made, row, &read, e);
+    if (rc == 0)
+        rc = td_offsets_with(NULL, x->hardware, x->offset, x->n_offsets, &read->offsets, e);
+    if (rc == 0 && x->activate)
+        rc = take_slot(g, x, &slot, e);
+    if (rc == 0)
+        rc = st_model_insert_with(g->store, row, x->activate, x->offset, x->n_offsets, e);
+    if (rc == 0 && x->activate) {
+        swap_in(g, slot, read);
+        read = NULL;
+    }
+    if (rc != 0 && wrote)
+        unlink(path);
+    pthread_mutex_unlock(&g->publish_mu);
+    td_registry_release(read);
+    td_registry_release(made);
+    return rc;
+}
+
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                         int64_t hardware, bool activate, struct tp_err *e)
 {
@@ -63,57 +151,32 @@ int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_pro
 int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                              int64_t hardware, bool activate, const struct st_offset *o, size_t n, struct tp_err *e)
 {
-    struct td_snapshot *made = NULL, *read = NULL;
-    struct st_hardware there = {0};
-    struct td_slot *slot = NULL;
-    char path[TD_REGISTRY_PATH];
-    bool wrote = false;
-    int rc;
+    struct publication x = {.model = m,
+                            .p = p,
+                            .row = row,
+                            .hardware = hardware,
+                            .activate = activate,
+                            .instead_of = -1,
+                            .offset = o,
+                            .n_offsets = n};
 
-    td_registry_path(g, row->id, path, sizeof path);
-    p->model_id = row->id;
-    memcpy(p->role, row->role, sizeof p->role);
-    memcpy(p->owner, row->owner, sizeof p->owner);
-    snprintf(row->features_version, sizeof row->features_version, "%s", tclfeat_version(m->features));
-    row->sha256[0] = '\0';
-    rc = td_snapshot_new(m, p, row, 0, &made, e);
-    if (rc != 0)
-        return rc;
+    return publish(g, &x, e);
+}
 
-    pthread_mutex_lock(&g->publish_mu);
-    if (hardware != 0)
-        rc = st_hardware_get(g->write_reader, row->owner, &there, e);
-    if (rc == 0 && hardware != there.id)
-        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
-                     row->owner);
-    st_hardware_clear(&there);
-    if (rc == 0) {
-        rc = tm_weights_save(path, made->model, p, e);
-        wrote = true;
-    }
+int td_registry_publish_kb(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
+                           int64_t instead_of, bool *activated, struct tp_err *e)
+{
+    struct publication x = {.model = tm_model_clone(kb->model),
+                            .kb = kb,
+                            .p = p,
+                            .row = row,
+                            .activate = *activated,
+                            .instead_of = instead_of};
+    int rc = x.model != NULL ? publish(g, &x, e) : td_registry_no_memory(e);
+
+    tk_kb_free(kb);
     if (rc == 0)
-        rc = file_sha256(path, row->sha256, e);
-    if (rc == 0)
-        rc = prove(path, made, row, &read, e);
-    if (rc == 0)
-        rc = td_offsets_with(NULL, hardware, o, n, &read->offsets, e);
-    if (rc == 0 && activate) {
-        pthread_mutex_lock(&g->mu);
-        slot = td_slot_locked(g, row->role, row->owner, true); /* before the commit, after which nothing may fail */
-        pthread_mutex_unlock(&g->mu);
-        rc = slot != NULL ? 0 : td_registry_no_memory(e);
-    }
-    if (rc == 0)
-        rc = st_model_insert_with(g->store, row, activate, o, n, e);
-    if (rc == 0 && activate) {
-        swap_in(g, slot, read);
-        read = NULL;
-    }
-    if (rc != 0 && wrote)
-        unlink(path);
-    pthread_mutex_unlock(&g->publish_mu);
-    td_registry_release(read);
-    td_registry_release(made);
+        *activated = x.activate;
     return rc;
 }
 
@@ -183,13 +246,40 @@ int td_registry_recalibrate(struct td_registry *g, const char *hardware, const c
 
 /* ---- activation ---- */
 
+/* Puts row, a model of hardware or family `owner`, in its slot; `active` is what the store has now. */
+static int activate_row(struct td_registry *g, const struct st_model *row, const char *owner, const char *family,
+                        int64_t active, bool *changed, struct tp_err *e)
+{
+    bool ac = strcmp(row->role, "ac") == 0, same;
+    struct td_snapshot *s;
+    struct td_slot *slot;
+    int rc = 0;
+
+    pthread_mutex_lock(&g->mu);
+    slot = td_slot_locked(g, row->role, owner, true);
+    s = td_registry_by_id_locked(g, ac ? owner : "", family, row->id);
+    same = slot != NULL && s != NULL && slot->present == s && active == row->id;
+    pthread_mutex_unlock(&g->mu);
+    if (slot == NULL)
+        return td_registry_no_memory(e);
+    if (s == NULL)
+        rc = td_registry_load(g, g->write_reader, row, &s, e);
+    if (rc == 0 && !same)
+        rc = ac ? st_model_activate(g->store, owner, row->id, e) : st_family_activate(g->store, owner, row->id, e);
+    if (rc == 0 && !same) {
+        swap_in(g, slot, s);
+        s = NULL;
+    }
+    if (rc == 0 && changed != NULL)
+        *changed = !same;
+    td_registry_release(s);
+    return rc;
+}
+
 int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e)
 {
     struct st_model row = {0};
     struct st_hardware hw = {0};
-    struct td_snapshot *s = NULL;
-    struct td_slot *slot = NULL;
-    bool same;
     int rc;
 
     pthread_mutex_lock(&g->publish_mu);
@@ -200,31 +290,58 @@ int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id
         rc = tp_fail(e, TP_E_CONFLICT,
                      "model %" PRId64 " belongs to %s \"%s\"; only models of hardware \"%s\" can be its active one", id,
                      strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, hardware);
-    if (rc != 0)
-        goto out;
-    pthread_mutex_lock(&g->mu);
-    slot = td_slot_locked(g, "ac", hardware, true);
-    s = td_registry_by_id_locked(g, hardware, hw.family, id);
-    same = slot != NULL && s != NULL && slot->present == s && hw.active_model == id;
-    pthread_mutex_unlock(&g->mu);
-    if (slot == NULL) {
-        rc = td_registry_no_memory(e);
-        goto out;
-    }
-    if (s == NULL)
-        rc = td_registry_load(g, g->write_reader, &row, &s, e);
-    if (rc == 0 && !same)
-        rc = st_model_activate(g->store, hardware, id, e);
-    if (rc == 0 && !same) {
-        swap_in(g, slot, s);
-        s = NULL;
-    }
-    if (rc == 0 && changed != NULL)
-        *changed = !same;
-out:
+    if (rc == 0)
+        rc = activate_row(g, &row, hardware, hw.family, hw.active_model, changed, e);
     pthread_mutex_unlock(&g->publish_mu);
-    td_registry_release(s);
     st_model_clear(&row);
     st_hardware_clear(&hw);
+    return rc;
+}
+
+int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t id, bool *changed, struct tp_err *e)
+{
+    struct st_model row = {0};
+    int64_t active = 0;
+    int rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    rc = st_family_kb(g->write_reader, family, &active, e);
+    if (rc == 0)
+        rc = st_model_get(g->write_reader, id, &row, e);
+    if (rc == 0 && (strcmp(row.role, "kb") != 0 || strcmp(row.owner, family) != 0))
+        rc = tp_fail(e, TP_E_CONFLICT,
+                     "model %" PRId64
+                     " belongs to %s \"%s\"; only knowledge bases of family \"%s\" can be its active one",
+                     id, strcmp(row.role, "ac") == 0 ? "hardware" : "family", row.owner, family);
+    if (rc == 0)
+        rc = activate_row(g, &row, family, family, active, changed, e);
+    pthread_mutex_unlock(&g->publish_mu);
+    st_model_clear(&row);
+    return rc;
+}
+
+/* ---- knowledge bases ---- */
+int td_registry_load_kb(struct td_registry *g, struct st_reader *r, int64_t id, struct tk_kb **kb, struct tp_err *e)
+{
+    struct st_model row = {0};
+    struct tp_buf bytes = {0};
+    char path[TD_REGISTRY_PATH], hex[65];
+    int rc = st_model_get(r, id, &row, e);
+
+    if (rc == 0) {
+        td_registry_path(g, id, path, sizeof path);
+        rc = td_weights_bytes(path, &bytes, e);
+    }
+    if (rc == 0) {
+        td_sha256(bytes.p, bytes.n, hex);
+        if (strcmp(hex, row.sha256) != 0)
+            rc = tp_fail(e, TP_E_BAD_WEIGHTS,
+                         "the weights file of model %" PRId64 " is not the one that was published (SHA-256 differs)",
+                         id);
+    }
+    if (rc == 0)
+        rc = tk_kb_read(bytes.p, bytes.n, kb, NULL, e);
+    tp_buf_free(&bytes);
+    st_model_clear(&row);
     return rc;
 }

@@ -213,7 +213,7 @@ int td_train_load(struct st_reader *r, const struct td_train_want *want, struct 
     if (rc != 0)
         return rc;
     w.total = fmax((double)taken(w.out.count, w.out.n_counts, INT64_MAX), 1);
-    per_task = want->only == NULL ? limit_per_task(w.out.count, w.out.n_counts, want->per_task) : 0;
+    per_task = want->only == NULL && !want->probe ? limit_per_task(w.out.count, w.out.n_counts, want->per_task) : 0;
     if (per_task > 0) {
         w.span = 0.4;
         rc = choose(r, &w, (uint32_t)(per_task < UINT32_MAX ? per_task : UINT32_MAX), &chosen, &w.n_only, e);
@@ -225,7 +225,9 @@ int td_train_load(struct st_reader *r, const struct td_train_want *want, struct 
         w.seen = 0;
     }
     w.out.ds = tm_dataset_new(want->features);
-    rc = w.out.ds != NULL ? st_training_set(r, want->hw->id, add_program, &w, e) : -TP_E_NO_MEMORY;
+    rc = w.out.ds == NULL ? -TP_E_NO_MEMORY
+         : want->probe    ? st_probe_set(r, want->hw->id, add_program, &w, e)
+                          : st_training_set(r, want->hw->id, add_program, &w, e);
 out:
     if (rc == -TP_E_NO_MEMORY)
         tp_fail(e, TP_E_NO_MEMORY, "no memory for the measurements to train on");

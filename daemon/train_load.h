@@ -31,6 +31,7 @@ struct td_train_want {
     uint64_t seed;             /* of the sample */
     const uint8_t (*only)[16]; /* not NULL: just these, ascending by memcmp, and no sampling */
     size_t n_only;
+    bool probe; /* the hardware's probe set (st_probe_set()), whole */
     /* Called now and then with the share done; non-zero = stop: CANCELLED. */
     int (*progress)(void *arg, double share);
     void *arg;

@@ -9,7 +9,8 @@
     X("ablate", tl_ablate_main, "the same for small changes to the model: what is each part worth")                    \
     X("rdu", tl_rdu_main, "choose programs by each method of the sampler, train on them: what is the choice worth?")   \
     X("ckd", tl_ckd_main, "learn a hardware from what others know: transfers, forgetting, gate")                       \
-    X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")
+    X("search", tl_search_main, "replay tuning on measured tasks: how soon each order finds a fast program")           \
+    X("kb", tl_kb_main, "starter knowledge: a knowledge base from the logs of several kinds of hardware")
 
 #define X(name, fn, help) int fn(int argc, char **argv);
 TL_COMMANDS

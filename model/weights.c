@@ -35,7 +35,6 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
     X("b", calib_b)                                                                                                    \
     X("latency_shift", latency_shift)                                                                                  \
     X("latency_std", latency_std)
-
 /* Absent in files of older writers: what tm_model_new() sets stays. */
 #define LATENCY_FIELDS(X)                                                                                              \
     X("latency_tilt", latency_tilt)                                                                                    \
@@ -55,7 +54,8 @@ enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
     X(role)                                                                                                            \
     X(owner)                                                                                                           \
     X(created)                                                                                                         \
-    X(metrics)
+    X(metrics)                                                                                                         \
+    X(training)
 
 /* What a file may hold: the weights, then what stands beside them, by prefix of the tensors' names. */
 enum { SETS = 1 + TM_BESIDES, TENSOR_NAME = 80 };
@@ -114,9 +114,7 @@ static bool calibration_ok(const struct tm_model *m)
 
 static bool identifier_ok(const char *s)
 {
-    if (s[0] == '.' || s[0] == '_' || s[0] == '-')
-        return false;
-    return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0';
+    return (!s[0] || !strchr("._-", s[0])) && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789._-")];
 }
 
 static bool object_text_ok(const char *s)
@@ -147,8 +145,8 @@ static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata owner is not an identifier ([a-z0-9][a-z0-9._-]{0,62})");
     if (p->created[strspn(p->created, "0123456789-:.+TZ")])
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata created is not an RFC 3339 time");
-    if (p->metrics[0] && !object_text_ok(p->metrics))
-        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata metrics is not the text of a JSON object");
+    if ((p->metrics[0] && !object_text_ok(p->metrics)) || (p->training[0] && !object_text_ok(p->training)))
+        return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata metrics and training are texts of JSON objects");
     if (p->n_parents < 0 || p->n_parents > (int)(sizeof p->parents / sizeof p->parents[0]))
         return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents: %d of them, at most 8", p->n_parents);
     for (int i = 0; i < p->n_parents; i++)
@@ -202,7 +200,9 @@ static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struc
 #undef X
     tp_buf_putc(&text, '}');
     put_text(b, "calibration", &text);
-#define X(field) put_pair(b, #field, p->field);
+#define X(field)                                                                                                       \
+    if (p->field[0] || strcmp(#field, "training") != 0) /* the newest: files without it stay what they were */         \
+        put_pair(b, #field, p->field);
     TEXT_FIELDS(X)
 #undef X
 #define X(field) tp_buf_printf(b, ",\"%s\":\"%" PRId64 "\"", #field, p->field);

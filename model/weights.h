@@ -27,10 +27,11 @@ struct tm_provenance {
     int64_t programs; /* distinct programs trained on */
     int64_t tasks;
     uint64_t seed;
-    char created[32];  /* RFC 3339 UTC */
-    char metrics[512]; /* JSON object text, "" none */
-    char kind[8];      /* of the hardware of a knowledge base's family: "cpu", "gpu"; "" = not told */
-    int64_t phases;    /* how often a knowledge base was taught */
+    char created[32];    /* RFC 3339 UTC */
+    char metrics[512];   /* JSON object text, "" none */
+    char training[4096]; /* JSON object text, "" none: how it came about, beyond the numbers above */
+    char kind[8];        /* of the hardware of a knowledge base's family: "cpu", "gpu"; "" = not told */
+    int64_t phases;      /* how often a knowledge base was taught */
 };
 
 /* Numbers beside the weights that a knowledge base keeps (ckd/kb.h): arrays in the layout of the weights, each stored

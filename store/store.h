@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ST_SCHEMA_VERSION = 3, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
+enum { ST_SCHEMA_VERSION = 4, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
 /* Open or create DIR/tcld.db (directory made with mode 0700, those above it as mkdir -p does), migrate forward.
@@ -55,9 +55,11 @@ struct st_hardware {
     int64_t id;
     int64_t active_model; /* 0 none */
     int64_t created;      /* unix seconds */
+    char *policy;         /* owned: JSON object text, NULL none; st_hardware_put() leaves it as it is */
 };
 void st_hardware_clear(struct st_hardware *h);
-/* created: true when new. CONFLICT when family or kind changes while models exist. */
+/* created: true when new. CONFLICT when family or kind changes while models exist, and when the family has hardware or
+ * a knowledge base of another kind. */
 int st_hardware_put(struct st_store *s, const struct st_hardware *h, bool *created, struct tp_err *e);
 /* UNKNOWN_HARDWARE. The caller clears *out. */
 int st_hardware_get(struct st_reader *r, const char *name, struct st_hardware *out, struct tp_err *e);
@@ -68,6 +70,8 @@ int st_hardware_delete(struct st_store *s, const char *name, bool purge, struct 
 /* Pages by name: those after `after` ("" = from the start). Calls fn for up to `limit`; a non-zero return stops. */
 typedef int (*st_hardware_fn)(void *arg, const struct st_hardware *h);
 int st_hardware_list(struct st_reader *r, const char *after, int limit, st_hardware_fn fn, void *arg, struct tp_err *e);
+/* JSON object text, or NULL: none. UNKNOWN_HARDWARE. */
+int st_policy_set(struct st_store *s, const char *hardware, const char *policy, struct tp_err *e);
 struct st_counts {
     int64_t measurements, valid, failures, tasks, programs;
     int64_t newest_measurement_id;
@@ -79,6 +83,7 @@ struct st_family {
     int64_t kb_model; /* 0 none */
     int64_t hardware; /* how many belong to it */
     int64_t created;
+    char kind[16]; /* of its hardware; "": hardware of several kinds, from before that was refused */
 };
 typedef int (*st_family_fn)(void *arg, const struct st_family *f);
 int st_family_list(struct st_reader *r, const char *after, int limit, st_family_fn fn, void *arg, struct tp_err *e);
@@ -274,6 +279,33 @@ int st_model_list(struct st_reader *r, const char *role, const char *owner, int6
  * `state` stays. */
 int st_model_activate(struct st_store *s, const char *hardware, int64_t id, struct tp_err *e);
 int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e); /* 0 none; UNKNOWN_FAMILY */
+/* CONFLICT: not a knowledge base of this family. UNKNOWN_FAMILY, UNKNOWN_MODEL. */
+int st_family_activate(struct st_store *s, const char *family, int64_t id, struct tp_err *e);
+
+/* ---- what kinds of hardware know of each other ---- */
+struct st_probe {
+    char task_id[TP_TASK_ID_LEN + 1];
+    uint8_t hash[16];
+};
+/* Programs that are kept to ask a knowledge base whether it still knows this hardware; those of an earlier call are
+ * replaced. UNKNOWN_HARDWARE. */
+int st_probe_put(struct st_store *s, int64_t hw, const struct st_probe *p, size_t n, struct tp_err *e);
+/* As st_training_set() hands out programs, but in no order of tasks. */
+int st_probe_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
+
+/* What the source gate (ckd/gate.h) found about the model of `source` on measurements of another hardware. */
+struct st_transfer {
+    int64_t source; /* hardware id */
+    char gate[16];
+    double mean, lower; /* NaN: too few programs to tell */
+    int64_t tasks, programs;
+    char reason[160];
+    int64_t created; /* unix seconds */
+};
+/* A row per source; an earlier one of the same is replaced. A source that is gone is left out. UNKNOWN_HARDWARE. */
+int st_transfer_put(struct st_store *s, int64_t hw, const struct st_transfer *t, size_t n, struct tp_err *e);
+typedef int (*st_transfer_fn)(void *arg, const struct st_transfer *t);
+int st_transfer_list(struct st_reader *r, int64_t hw, st_transfer_fn fn, void *arg, struct tp_err *e);
 
 /* ---- evaluations: how good a model was on a hardware's measurements ---- */
 struct st_evaluation {
@@ -307,7 +339,8 @@ typedef int (*st_job_fn)(void *arg, const struct st_job *j);
 /* Newest first, ids below `before` (0 = start). state/hardware NULL = any. */
 int st_job_list(struct st_reader *r, const char *state, const char *hardware, int64_t before, int limit, st_job_fn fn,
                 void *arg, struct tp_err *e);
-/* At start: running and queued jobs become failed, error "interrupted: ...". *n (may be NULL) = how many. */
-int st_jobs_interrupt(struct st_store *s, int *n, struct tp_err *e);
+/* At start: running and queued jobs but keep[0..n_keep) become failed, error "interrupted: ...". *n (may be NULL) = how
+ * many. */
+int st_jobs_interrupt(struct st_store *s, const int64_t *keep, size_t n_keep, int *n, struct tp_err *e);
 
 #endif

@@ -15,6 +15,7 @@ void st_hardware_clear(struct st_hardware *h)
         return;
     free(h->target);
     free(h->descriptor);
+    free(h->policy);
     *h = (struct st_hardware){0};
 }
 
@@ -64,6 +65,34 @@ static int refuse_move(struct st_db *db, const char *name, struct tp_err *e)
                   : rc;
 }
 
+/* The family, with the kind of its hardware. */
+static int settle_family(struct st_db *db, const struct st_hardware *h, struct tp_err *e)
+{
+    char other[16] = "";
+    int rc = put_family(db, h->family, e);
+    if (rc < 0)
+        return rc;
+    struct st_q q = st_q_begin(db, ST_SQL_W_FAMILY_OTHER_KIND);
+    st_q_text(&q, h->family);
+    st_q_text(&q, h->name);
+    st_q_text(&q, h->kind);
+    rc = st_q_step(&q, e);
+    if (rc > 0)
+        st_col_copy(&q, 0, other, sizeof other);
+    st_q_end(&q);
+    if (rc < 0)
+        return rc;
+    if (rc > 0)
+        return tp_fail(e, TP_E_CONFLICT,
+                       "family \"%.63s\" is of %s hardware; give hardware of kind %s another family: they share no "
+                       "knowledge",
+                       h->family, other, h->kind);
+    q = st_q_begin(db, ST_SQL_W_FAMILY_KIND);
+    st_q_text(&q, h->family);
+    st_q_text(&q, h->kind);
+    return st_q_run(&q, e);
+}
+
 static int put(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct put *p = arg;
@@ -76,8 +105,7 @@ static int put(struct st_db *db, void *arg, struct tp_err *e)
     bool exists = rc > 0;
     if (exists && (strcmp(family, h->family) || strcmp(kind, h->kind)) && (rc = refuse_move(db, h->name, e)) < 0)
         return rc;
-    rc = put_family(db, h->family, e);
-    if (rc < 0)
+    if ((!exists || strcmp(family, h->family) || strcmp(kind, h->kind)) && (rc = settle_family(db, h, e)) < 0)
         return rc;
     struct st_q q = st_q_begin(db, exists ? ST_SQL_W_HW_UPDATE : ST_SQL_W_HW_INSERT);
     st_q_text(&q, h->name);
@@ -104,6 +132,26 @@ int st_hardware_put(struct st_store *s, const struct st_hardware *h, bool *creat
     if (rc == 0)
         *created = p.created;
     return rc;
+}
+
+struct policy {
+    const char *hardware, *policy;
+};
+
+static int set_policy(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct policy *p = arg;
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_POLICY);
+    st_q_text(&q, p->hardware);
+    st_q_text(&q, p->policy);
+    int rc = st_q_run(&q, e);
+    return rc == 0 && sqlite3_changes64(db->h) == 0 ? unknown(e, p->hardware) : rc;
+}
+
+int st_policy_set(struct st_store *s, const char *hardware, const char *policy, struct tp_err *e)
+{
+    struct policy p = {hardware, policy};
+    return st_write(s, set_policy, &p, e);
 }
 
 /* ---- delete ---- */
@@ -223,6 +271,9 @@ static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
         if ((rc = st_q_run(&q, e)) < 0)
             return rc;
     }
+    if ((rc = run1(db, ST_SQL_W_PURGE_PROBES, id, e)) < 0 || (rc = run1(db, ST_SQL_W_PURGE_TRANSFERS, id, e)) < 0 ||
+        (rc = run1(db, ST_SQL_W_PURGE_TRANSFERS_FROM, id, e)) < 0)
+        return rc;
     if ((rc = run1(db, ST_SQL_W_HW_DEACTIVATE, id, e)) < 0 ||
         (rc = run_name(db, ST_SQL_W_PURGE_MODELS, p->name, e)) < 0 ||
         (rc = run_name(db, ST_SQL_W_PURGE_JOBS, p->name, e)) < 0)
@@ -252,6 +303,7 @@ static int read_row(struct st_q *q, struct st_hardware *h, struct tp_err *e)
     h->descriptor = st_col_dup(q, 5, &oom);
     h->active_model = st_col_int(q, 6);
     h->created = st_col_int(q, 7);
+    h->policy = st_col_dup(q, 8, &oom);
     if (!oom)
         return 0;
     st_hardware_clear(h);
@@ -338,6 +390,7 @@ int st_family_list(struct st_reader *r, const char *after, int limit, st_family_
         struct st_family f = {
             .kb_model = st_col_int(&q, 1), .hardware = st_col_int(&q, 2), .created = st_col_int(&q, 3)};
         st_col_copy(&q, 0, f.name, sizeof f.name);
+        st_col_copy(&q, 4, f.kind, sizeof f.kind);
         if ((rc = fn(arg, &f)))
             break;
     }

@@ -74,21 +74,34 @@ int st_job_update(struct st_store *s, const struct st_job *j, struct tp_err *e)
     return st_write(s, update, &w, e);
 }
 
+struct interrupt {
+    const char *keep; /* ids, a comma before and after each */
+    int count;
+};
+
 static int interrupt(struct st_db *db, void *arg, struct tp_err *e)
 {
+    struct interrupt *a = arg;
     struct st_q q = st_q_begin(db, ST_SQL_W_JOB_INTERRUPT);
     st_q_int(&q, st_now_ms());
+    st_q_text(&q, a->keep);
     int rc = st_q_run(&q, e);
-    *(int *)arg = (int)sqlite3_changes64(db->h);
+    a->count = (int)sqlite3_changes64(db->h);
     return rc;
 }
 
-int st_jobs_interrupt(struct st_store *s, int *n, struct tp_err *e)
+int st_jobs_interrupt(struct st_store *s, const int64_t *keep, size_t n_keep, int *n, struct tp_err *e)
 {
-    int count = 0;
-    int rc = st_write(s, interrupt, &count, e);
+    struct tp_buf text = {0};
+    tp_buf_putc(&text, ',');
+    for (size_t i = 0; i < n_keep; i++)
+        tp_buf_printf(&text, "%lld,", (long long)keep[i]);
+    tp_buf_putc(&text, '\0');
+    struct interrupt a = {.keep = text.p};
+    int rc = text.oom ? tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of jobs") : st_write(s, interrupt, &a, e);
+    tp_buf_free(&text);
     if (rc == 0 && n)
-        *n = count;
+        *n = a.count;
     return rc;
 }
 

@@ -196,10 +196,37 @@ static const char schema_3[] =
     " n INTEGER NOT NULL,"
     " PRIMARY KEY (hardware, state)) STRICT, WITHOUT ROWID;";
 
+/* What kinds of hardware know of each other. */
+static const char schema_4[] =
+    "ALTER TABLE family ADD COLUMN kind TEXT;" /* of its hardware: knowledge of CPUs and GPUs never mixes */
+    "UPDATE family SET kind = (SELECT CASE min(h.kind) WHEN max(h.kind) THEN min(h.kind) END FROM hardware h "
+    "WHERE h.family = family.id);"
+    "ALTER TABLE hardware ADD COLUMN policy TEXT;" /* JSON: when to retrain by itself; NULL: never */
+
+    /* programs by which a knowledge base is asked whether it still knows this hardware; never trained on */
+    "CREATE TABLE probe ("
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " program INTEGER NOT NULL REFERENCES program (id),"
+    " PRIMARY KEY (hardware, program)) STRICT, WITHOUT ROWID;"
+
+    /* what the source gate found about another hardware's model on this one's measurements */
+    "CREATE TABLE transfer ("
+    " hardware INTEGER NOT NULL REFERENCES hardware (id),"
+    " source INTEGER NOT NULL REFERENCES hardware (id),"
+    " gate TEXT NOT NULL,"
+    " mean REAL, lower REAL," /* concordance; NULL: too few programs to tell */
+    " tasks INTEGER NOT NULL,"
+    " programs INTEGER NOT NULL,"
+    " reason TEXT NOT NULL,"
+    " created INTEGER NOT NULL," /* unix seconds */
+    " PRIMARY KEY (hardware, source)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX transfer_source ON transfer (source);";
+
 const struct st_migration st_migrations[] = {
     {1, schema_1},
     {2, schema_2},
     {3, schema_3},
+    {4, schema_4},
 };
 const int st_migrations_n = sizeof st_migrations / sizeof *st_migrations;
 _Static_assert(sizeof st_migrations / sizeof *st_migrations == ST_SCHEMA_VERSION, "one step per schema version");

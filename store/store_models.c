@@ -245,6 +245,38 @@ int st_model_activate(struct st_store *s, const char *hardware, int64_t id, stru
     return st_write(s, activate, &a, e);
 }
 
+static int activate_kb(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct activate *a = arg; /* hardware: the family */
+    char role[8], owner[ST_ID_MAX + 1];
+    int64_t present;
+    struct st_q q = st_q_begin(db, ST_SQL_R_FAMILY_KB);
+    st_q_text(&q, a->hardware);
+    int rc = st_q_first(&q, &present, e);
+    if (rc <= 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_FAMILY, "no hardware belongs to a family \"%.63s\"", a->hardware);
+    q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
+    st_q_int(&q, a->id);
+    rc = st_q_step(&q, e);
+    if (rc > 0) {
+        st_col_copy(&q, 0, role, sizeof role);
+        st_col_copy(&q, 1, owner, sizeof owner);
+    }
+    st_q_end(&q);
+    if (rc <= 0)
+        return rc < 0 ? rc : unknown(e, a->id);
+    if (strcmp(role, "kb") || strcmp(owner, a->hardware))
+        return tp_fail(e, TP_E_CONFLICT, "model %lld is no knowledge base of family \"%.63s\"", (long long)a->id,
+                       a->hardware);
+    return set_active(db, false, owner, a->id, e);
+}
+
+int st_family_activate(struct st_store *s, const char *family, int64_t id, struct tp_err *e)
+{
+    struct activate a = {.hardware = family, .id = id};
+    return st_write(s, activate_kb, &a, e);
+}
+
 /* ---- reading ---- */
 
 static int read_row(struct st_q *q, struct st_model *m, struct tp_err *e)

@@ -228,6 +228,28 @@ static int next_task(struct st_reader *r, int64_t hw, char id[TP_TASK_ID_LEN + 1
     return rc;
 }
 
+/* Hand out the program that q stands on: columns hash, steps, variant, cost, measurements, costs. */
+static int hand_out(struct st_reader *r, const struct st_q *q, const char *task_id, st_program_fn fn, void *arg,
+                    struct tp_err *e)
+{
+    uint8_t hash[16];
+    struct tp_str h = st_col_str(q, 0);
+    int rc;
+    if (h.n != sizeof hash)
+        return st_damaged(e, "program");
+    memcpy(hash, h.s, sizeof hash);
+    if ((rc = st_load_program(r, st_col_int(q, 2), st_col_str(q, 1), e)) < 0)
+        return rc;
+    double cost = st_col_real(q, 3);
+    if ((rc = load_costs(r, st_col_str(q, 5), e)) < 0)
+        return rc;
+    if (isnan(cost)) { /* only failures: nothing to tell */
+        r->rec.has_result = false;
+        r->rec.result = (struct tp_result){0};
+    }
+    return fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(q, 4));
+}
+
 static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const char *task_id, st_program_fn fn,
                             void *arg, struct tp_err *e)
 {
@@ -235,26 +257,9 @@ static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_PROGRAMS);
     st_q_int(&q, hw);
     st_q_int(&q, task);
-    while ((rc = st_q_step(&q, e)) > 0) {
-        uint8_t hash[16];
-        struct tp_str h = st_col_str(&q, 0);
-        if (h.n != sizeof hash) {
-            rc = st_damaged(e, "program");
+    while ((rc = st_q_step(&q, e)) > 0)
+        if ((rc = hand_out(r, &q, task_id, fn, arg, e)))
             break;
-        }
-        memcpy(hash, h.s, sizeof hash);
-        if ((rc = st_load_program(r, st_col_int(&q, 2), st_col_str(&q, 1), e)) < 0)
-            break;
-        double cost = st_col_real(&q, 3);
-        if ((rc = load_costs(r, st_col_str(&q, 5), e)) < 0)
-            break;
-        if (isnan(cost)) { /* only failures: nothing to tell */
-            r->rec.has_result = false;
-            r->rec.result = (struct tp_result){0};
-        }
-        if ((rc = fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(&q, 4))))
-            break;
-    }
     st_q_end(&q);
     return rc;
 }
@@ -277,5 +282,20 @@ int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg
     while ((rc = next_task(r, hw, task_id, &task, e)) > 0)
         if ((rc = programs_of_task(r, hw, task, task_id, fn, arg, e)))
             break;
+    return rc < 0 ? rc : 0;
+}
+
+int st_probe_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(&r->db, ST_SQL_R_PROBE);
+    st_q_int(&q, hw);
+    int rc;
+    while ((rc = st_q_step(&q, e)) > 0) {
+        char task_id[TP_TASK_ID_LEN + 1];
+        st_col_copy(&q, 6, task_id, sizeof task_id);
+        if ((rc = hand_out(r, &q, task_id, fn, arg, e)))
+            break;
+    }
+    st_q_end(&q);
     return rc < 0 ? rc : 0;
 }

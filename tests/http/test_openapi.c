@@ -228,7 +228,7 @@ END_TEST
 
 /* ---- examples ---- */
 
-/* What the examples are about: a model, a pool with something selected. */
+/* What the examples are about: models, a pool with something selected. */
 static void make_state(void)
 {
     struct bb_text t = bb_demo(0, 4), pool = bb_file("tests/data/batches/matmul_512.call1.json.gz");
@@ -240,6 +240,7 @@ static void make_state(void)
     bb_status(bb_json("POST", bb_file("tests/data/metaschedule/cpu.json.gz").p, "/v1/hardware/" HW "/measurements"),
               200);
     bb_train(HW ".ms", "{\"mode\": \"finetune\", \"epochs\": 1}");
+    bb_train(HW, "{\"mode\": \"pretrain\", \"epochs\": 1, \"per_task\": 40}"); /* model 3, a knowledge base */
     bb_status(bb_lines(pool.p, pool.n, "/v1/hardware/" HW "/candidates"), 200);
     r = bb_json("POST", "{\"budget\": 20, \"method\": \"random\"}", "/v1/hardware/" HW "/selections");
     bb_wait(tc_int(r->json, "/id", 0));

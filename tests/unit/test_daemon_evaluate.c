@@ -29,7 +29,8 @@ static void setup(void)
     sf_hardware("a", "cpu", "cpu");
     daemon_ = (struct td_daemon){.store = sf_store};
     ck_assert_int_eq(td_registry_new(models, sf_store, NULL, NULL, &daemon_.registry, &e), 0);
-    ck_assert_int_eq(td_jobs_new(&daemon_, &daemon_.jobs, &e), 0);
+    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &daemon_.jobs, &e), 0);
+    ck_assert_int_eq(td_jobs_start(daemon_.jobs, NULL), 0);
     rd = sf_reader();
 }
 

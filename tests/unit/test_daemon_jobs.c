@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,7 +37,8 @@ static void setup(void)
     sf_hardware("a", "cpu", "cpu");
     sf_hardware("b", "cpu", "cpu");
     daemon_ = (struct td_daemon){.store = sf_store};
-    ck_assert_msg(td_jobs_new(&daemon_, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_msg(td_jobs_new(&daemon_, NULL, NULL, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     rd = sf_reader();
 }
 
@@ -331,7 +333,8 @@ START_TEST(a_stopped_runner_leaves_its_jobs_interrupted)
 
     wait_started(1);
     td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(first), "\"state\": \"failed\""));
     ck_assert(has(show(first), "\"error\": \"interrupted: "));
     ck_assert(has(show(second), "\"state\": \"failed\""));
@@ -346,10 +349,104 @@ START_TEST(jobs_left_by_a_crash_are_interrupted_at_start)
     row.params = strdup("{}");
     ck_assert_int_eq(st_job_insert(sf_store, &row, NULL), 0);
     td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(row.id), "\"state\": \"failed\""));
     ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
     st_job_clear(&row);
+}
+END_TEST
+
+/* Keeps a state, then waits until somebody stops it; where there is a state it ends at once. */
+static int lasting(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e)
+{
+    char folder[TD_JOB_PATH];
+    json_t *note;
+
+    (void)params;
+    if (td_job_keep(j, folder, e) != 0)
+        return -TP_E_IO;
+    note = td_job_noted(folder);
+    if (note != NULL) {
+        *result = json_dumps(note, 0);
+        json_decref(note);
+        return 0;
+    }
+    note = json_pack("{s:i}", "seen", 7);
+    ck_assert_int_eq(td_job_note(folder, note, e), 0);
+    json_decref(note);
+    return patient(d, j, params, result, e);
+}
+
+static char *kept_dir(void)
+{
+    static char dir[96];
+
+    sf_path(dir, "jobs");
+    return dir;
+}
+
+static void restart_keeping(void)
+{
+    td_jobs_free(jobs);
+    ck_assert_int_eq(td_jobs_new(&daemon_, kept_dir(), lasting, &jobs, NULL), 0);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
+}
+
+START_TEST(a_job_that_kept_a_state_goes_on_after_a_stop)
+{
+    int64_t id;
+
+    restart_keeping();
+    id = submit("{}", lasting);
+    wait_started(1);
+    restart_keeping();
+    wait_idle();
+    ck_assert(has(show(id), "\"state\": \"succeeded\""));
+    ck_assert(has(show(id), "\"result\": {\"seen\": 7}"));
+    ck_assert_int_eq(rmdir(kept_dir()), 0); /* its folder went with it */
+}
+END_TEST
+
+START_TEST(a_kept_job_that_a_client_cancelled_does_not_go_on)
+{
+    struct tp_err e = {0};
+    bool running;
+    int64_t id;
+
+    restart_keeping();
+    id = submit("{}", lasting);
+    wait_started(1);
+    ck_assert_int_eq(td_jobs_cancel(jobs, rd, id, &running, &e), 0);
+    restart_keeping();
+    wait_idle();
+    ck_assert_ptr_null(strstr(show(id), "succeeded"));
+    rmdir(kept_dir());
+}
+END_TEST
+
+START_TEST(a_folder_without_a_job_is_removed_at_start)
+{
+    char path[128];
+
+    mkdir(kept_dir(), 0700);
+    snprintf(path, sizeof path, "%s/77", kept_dir());
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    restart_keeping();
+    ck_assert_int_ne(access(path, F_OK), 0);
+    rmdir(kept_dir());
+}
+END_TEST
+
+START_TEST(a_lane_is_busy_while_a_job_of_it_waits_or_runs)
+{
+    ck_assert(!td_jobs_lane_busy(jobs, "cpu"));
+    submit("{}", good);
+    ck_assert(td_jobs_lane_busy(jobs, "cpu"));
+    ck_assert(!td_jobs_lane_busy(jobs, "gpu"));
+    allow(1);
+    wait_idle();
+    ck_assert(!td_jobs_lane_busy(jobs, "cpu"));
 }
 END_TEST
 
@@ -368,7 +465,8 @@ START_TEST(a_full_disk_does_not_keep_the_runner_from_starting)
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &old), 0);
     tight = (struct rlimit){.rlim_cur = 1, .rlim_max = old.rlim_max};
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    ck_assert_msg(td_jobs_new(&daemon_, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_msg(td_jobs_new(&daemon_, NULL, NULL, &jobs, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
     ck_assert(has(show(row.id), "\"state\": \"failed\""));
     ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
     ck_assert_int_eq(td_jobs_submit(jobs, "retrain", "a", "cpu", "{}", good, &id, &existing, &e), -TP_E_DISK_FULL);
@@ -538,6 +636,10 @@ int main(void)
     tcase_add_test(t, a_stopped_runner_leaves_its_jobs_interrupted);
     tcase_add_test(t, jobs_left_by_a_crash_are_interrupted_at_start);
     tcase_add_test(t, a_full_disk_does_not_keep_the_runner_from_starting);
+    tcase_add_test(t, a_job_that_kept_a_state_goes_on_after_a_stop);
+    tcase_add_test(t, a_kept_job_that_a_client_cancelled_does_not_go_on);
+    tcase_add_test(t, a_folder_without_a_job_is_removed_at_start);
+    tcase_add_test(t, a_lane_is_busy_while_a_job_of_it_waits_or_runs);
     tcase_add_test(t, job_threads_stand_behind_requests);
     tcase_add_test(t, a_follower_is_told_progress_and_the_end);
     tcase_add_test(t, a_follower_that_comes_back_is_not_told_twice);

@@ -1,6 +1,7 @@
 /* Offsets that follow the measurements: when a task is due, what a pass makes, and the thread that runs passes. */
 #include "daemon/recalibrate.h"
 
+#include "daemon/drift.h"
 #include "daemon/log.h"
 #include "daemon/registry.h"
 #include "tests/unit/store_fixture.h"
@@ -25,7 +26,7 @@ static void setup(void)
     sf_path(models, "models");
     sf_hardware("a", "cpu", "cpu");
     sf_hardware("b", "cpu", "cpu");
-    daemon_ = (struct td_daemon){.store = sf_store};
+    daemon_ = (struct td_daemon){.store = sf_store, .drift = td_drift_new()};
     ck_assert_msg(td_registry_new(models, sf_store, NULL, NULL, &daemon_.registry, &e) == 0, "%s", e.detail);
 }
 
@@ -35,6 +36,7 @@ static void teardown(void)
     struct dirent *x;
 
     td_registry_free(daemon_.registry);
+    td_drift_free(daemon_.drift);
     while (d != NULL && (x = readdir(d)) != NULL)
         unlinkat(dirfd(d), x->d_name, 0);
     if (d != NULL)

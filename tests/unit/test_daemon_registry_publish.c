@@ -1,4 +1,5 @@
-/* Offsets of models in memory: they come with a model, are replaced, and never change under who holds a snapshot. */
+/* Offsets of models in memory: they come with a model, are replaced, and never change under who holds a snapshot.
+ * Knowledge bases: published whole, rolled back. */
 #include "daemon/registry.h"
 
 #include "daemon/snapshot.h"
@@ -176,6 +177,130 @@ START_TEST(offsets_that_cannot_be_stored_change_nothing)
 }
 END_TEST
 
+/* ---- knowledge bases ---- */
+
+static struct tk_kb *knowledge(uint64_t seed)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    struct tk_kb *kb = tk_kb_new(tm_model_new(TCLFEAT_TCLF_1, &h, seed), TP_TARGET_CPU);
+
+    ck_assert_ptr_nonnull(kb);
+    kb->fisher[0] = 0.5f;
+    kb->phases = (uint32_t)seed;
+    return kb;
+}
+
+static int64_t publish_kb(uint64_t seed, int64_t instead_of, bool *active)
+{
+    struct st_model row = {.role = "kb", .owner = "cpu", .state = "published", .created = 1700000000};
+    struct tm_provenance p = {.seed = seed, .training = "{\"mode\": \"adapt\"}"};
+    struct tp_err e = {0};
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
+    ck_assert_msg(td_registry_publish_kb(registry, knowledge(seed), &p, &row, instead_of, active, &e) == 0, "%s",
+                  e.detail);
+    return row.id;
+}
+
+static int64_t answers(void)
+{
+    struct td_snapshot *s = NULL;
+    int64_t id = 0;
+
+    if (td_registry_acquire(registry, "a", "cpu", "kb", &s, NULL) == 0)
+        id = s->id;
+    td_registry_release(s);
+    return id;
+}
+
+START_TEST(knowledge_is_published_whole_and_comes_back_whole)
+{
+    struct st_reader *rd = sf_reader();
+    struct td_snapshot *s = NULL;
+    struct tk_kb *kb = NULL, *want = knowledge(3);
+    bool active = true;
+    int64_t id = publish_kb(3, 0, &active);
+
+    ck_assert(active);
+    ck_assert_int_eq(answers(), id);
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", "active", &s, NULL), 0);
+    ck_assert_str_eq(s->role, "kb");
+    ck_assert_str_eq(s->provenance.kind, "cpu");
+    ck_assert_str_eq(s->provenance.training, "{\"mode\": \"adapt\"}");
+    td_registry_release(s);
+    ck_assert_int_eq(td_registry_load_kb(registry, rd, id, &kb, NULL), 0);
+    ck_assert_mem_eq(kb->model->w, want->model->w, want->model->n * sizeof(float));
+    ck_assert_mem_eq(kb->fisher, want->fisher, want->model->n * sizeof(float));
+    ck_assert_uint_eq(kb->phases, 3);
+    tk_kb_free(kb);
+    tk_kb_free(want);
+    st_reader_free(rd);
+    reopen();
+    ck_assert_int_eq(answers(), id);
+}
+END_TEST
+
+START_TEST(knowledge_does_not_take_the_place_of_what_it_did_not_come_from)
+{
+    bool active = true;
+    int64_t first = publish_kb(1, 0, &active), second, third;
+
+    second = publish_kb(2, first, &active);
+    ck_assert(active);
+    third = publish_kb(3, first, &active);
+    ck_assert(!active);
+    ck_assert_int_eq(answers(), second);
+    active = true;
+    publish_kb(4, 0, &active);
+    ck_assert(!active);
+    active = true;
+    ck_assert_int_gt(publish_kb(5, -1, &active), third);
+    ck_assert(active);
+}
+END_TEST
+
+START_TEST(knowledge_is_rolled_back)
+{
+    struct tp_err e = {0};
+    bool active = true, changed = false;
+    int64_t first = publish_kb(1, 0, &active), second = publish_kb(2, first, &active), ac = publish_with("a", false);
+
+    ck_assert_int_eq(td_registry_activate_kb(registry, "cpu", first, &changed, &e), 0);
+    ck_assert(changed);
+    ck_assert_int_eq(answers(), first);
+    ck_assert_int_eq(td_registry_activate_kb(registry, "cpu", first, &changed, &e), 0);
+    ck_assert(!changed);
+    ck_assert_int_eq(td_registry_activate_kb(registry, "cpu", ac, &changed, &e), -TP_E_CONFLICT);
+    ck_assert_int_eq(td_registry_activate_kb(registry, "tpu", first, &changed, &e), -TP_E_UNKNOWN_FAMILY);
+    ck_assert_int_eq(td_registry_activate_kb(registry, "cpu", 99, &changed, &e), -TP_E_UNKNOWN_MODEL);
+    reopen();
+    ck_assert_int_eq(answers(), first);
+    ck_assert_int_eq(td_registry_activate_kb(registry, "cpu", second, &changed, &e), 0);
+    ck_assert_int_eq(answers(), second);
+}
+END_TEST
+
+START_TEST(knowledge_whose_file_was_changed_is_not_loaded)
+{
+    struct st_reader *rd = sf_reader();
+    struct tk_kb *kb = NULL;
+    char path[4096];
+    bool active = true;
+    int64_t id = publish_kb(1, 0, &active);
+    FILE *f;
+
+    td_registry_path(registry, id, path, sizeof path);
+    f = fopen(path, "r+b");
+    ck_assert_ptr_nonnull(f);
+    fseek(f, -8, SEEK_END);
+    fputc(1, f);
+    fclose(f);
+    ck_assert_int_eq(td_registry_load_kb(registry, rd, id, &kb, NULL), -TP_E_BAD_WEIGHTS);
+    ck_assert_int_eq(td_registry_load_kb(registry, rd, 99, &kb, NULL), -TP_E_UNKNOWN_MODEL);
+    st_reader_free(rd);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon/registry publish");
@@ -187,6 +312,10 @@ int main(void)
     tcase_add_test(t, new_offsets_make_a_new_snapshot_of_the_same_model);
     tcase_add_test(t, new_offsets_reach_a_model_wherever_it_is);
     tcase_add_test(t, offsets_that_cannot_be_stored_change_nothing);
+    tcase_add_test(t, knowledge_is_published_whole_and_comes_back_whole);
+    tcase_add_test(t, knowledge_does_not_take_the_place_of_what_it_did_not_come_from);
+    tcase_add_test(t, knowledge_is_rolled_back);
+    tcase_add_test(t, knowledge_whose_file_was_changed_is_not_loaded);
     suite_add_tcase(s, t);
     return sf_main(s);
 }

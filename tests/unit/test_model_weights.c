@@ -36,6 +36,7 @@ static const struct tm_provenance provenance = {
     .seed = UINT64_MAX,
     .created = "2024-06-07T08:09:10Z",
     .metrics = "{\"top1_mean\": 0.9, \"note\": \"\\u00e9\"}",
+    .training = "{\"gate\": {\"decision\": \"warm\"}}",
 };
 
 static struct tm_model *make(const struct tm_hyper *h, enum tclfeat_set s)
@@ -104,6 +105,7 @@ START_TEST(reading_gives_back_what_was_written)
         ck_assert_str_eq(p.owner, provenance.owner);
         ck_assert_str_eq(p.created, provenance.created);
         ck_assert_str_eq(p.metrics, provenance.metrics);
+        ck_assert_str_eq(p.training, provenance.training);
         struct tp_buf again = {0};
         ck_assert_int_eq(tm_weights_write(back, &p, &again, &e), 0);
         ck_assert_uint_eq(again.n, b.n);

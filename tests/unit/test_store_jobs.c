@@ -127,7 +127,7 @@ START_TEST(a_restart_fails_what_was_running_or_queued_and_nothing_else)
     for (int i = 0; i < 5; i++)
         job("x", states[i]);
     sf_reopen();
-    ck_assert_int_eq(st_jobs_interrupt(sf_store, &n, &e), 0);
+    ck_assert_int_eq(st_jobs_interrupt(sf_store, NULL, 0, &n, &e), 0);
     ck_assert_int_eq(n, 2);
     for (int i = 0; i < 5; i++) {
         struct st_job j = get(i + 1);
@@ -139,7 +139,7 @@ START_TEST(a_restart_fails_what_was_running_or_queued_and_nothing_else)
             ck_assert_ptr_null(j.error);
         st_job_clear(&j);
     }
-    ck_assert_int_eq(st_jobs_interrupt(sf_store, &n, &e), 0);
+    ck_assert_int_eq(st_jobs_interrupt(sf_store, NULL, 0, &n, &e), 0);
     ck_assert_int_eq(n, 0);
 }
 END_TEST

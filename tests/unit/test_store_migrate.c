@@ -126,6 +126,23 @@ START_TEST(the_second_schema_gets_a_pool_and_keeps_its_measurements)
 }
 END_TEST
 
+START_TEST(families_of_the_third_schema_get_the_kind_of_their_hardware)
+{
+    static const char filled[] =
+        "INSERT INTO family VALUES (1, 'f', NULL, 1), (2, 'empty', NULL, 1), (3, 'mixed', NULL, 1);"
+        "INSERT INTO hardware VALUES (3, 'x', 1, 'gpu', 'cuda', '{}', NULL, 1),"
+        "(4, 'y', 3, 'gpu', 'cuda', '{}', NULL, 1), (5, 'z', 3, 'cpu', 'llvm', '{}', NULL, 1)";
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, st_migrations, 3, &e), 0);
+    ck_assert_int_eq(st_db_exec(&db, filled, &e), 0);
+    ck_assert_msg(st_migrate(&db, st_migrations, st_migrations_n, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(ask("SELECT count(*) FROM family WHERE kind = 'gpu'"), 1);
+    ck_assert_int_eq(ask("SELECT count(*) FROM family WHERE kind IS NULL"), 2);
+    ck_assert_int_eq(ask("SELECT count(*) FROM hardware WHERE policy IS NULL"), 3);
+    ck_assert_int_eq(ask("SELECT (SELECT count(*) FROM probe) + (SELECT count(*) FROM transfer)"), 0);
+}
+END_TEST
+
 START_TEST(versions_count_up_from_one)
 {
     for (int i = 0; i < st_migrations_n; i++)
@@ -145,6 +162,7 @@ int main(void)
     tcase_add_test(t, a_newer_version_is_named);
     tcase_add_test(t, models_of_the_first_schema_get_room_for_offsets);
     tcase_add_test(t, the_second_schema_gets_a_pool_and_keeps_its_measurements);
+    tcase_add_test(t, families_of_the_third_schema_get_the_kind_of_their_hardware);
     tcase_add_test(t, versions_count_up_from_one);
     suite_add_tcase(s, t);
     return sf_main(s);

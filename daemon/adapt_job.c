@@ -1,0 +1,637 @@
+/* Mode "adapt" of retraining: load, the phases of ckd/adapt.h, publish the AC, then the knowledge base.
+ *
+ * Invariant: a model is published in one step (daemon/registry.h), the AC before the knowledge base, and a job that
+ * goes on after a restart looks in the store which of the two it has published already: so whatever is killed when,
+ * each is published once or not at all, and nobody ever sees half of one. On a job thread. */
+#include "daemon/adapt_job.h"
+
+#include "ckd/adapt.h"
+#include "daemon/dialect.h"
+#include "daemon/figures.h"
+#include "daemon/fleet.h"
+#include "daemon/hardware.h"
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/recalibrate.h"
+#include "daemon/registry.h"
+#include "daemon/story.h"
+#include "daemon/train_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Share of the job's progress at which each phase begins: they take about so long. */
+static const struct {
+    const char *name;
+    double from, to;
+} span[] = {{"load", 0, 0.05},     {"probe", 0.05, 0.08},  {"learn", 0.08, 0.6},  {"judge", 0.6, 0.62},
+            {"teach", 0.62, 0.92}, {"settle", 0.92, 0.96}, {"publish", 0.96, 1.0}};
+
+struct run {
+    struct td_daemon *d;
+    struct td_job *job;
+    struct td_train_params params;
+    struct st_reader *reader;
+    struct st_hardware hw;
+    struct tclfeat_hw feat;
+    int64_t watermark; /* newest measurement before the data was read */
+    struct td_train_set set;
+    struct td_older older;
+    int64_t kb_id; /* the knowledge base that the job began with; 0 none */
+    struct tk_kb *kb;
+    struct td_snapshot *champion; /* that answers when the judging begins; NULL none */
+    struct td_snapshot *rival;    /* the AC when the job (re)started, fit to be judged in it; NULL none */
+    struct tk_adapt_state s;
+    char folder[TD_JOB_PATH]; /* "": no state is kept */
+    struct td_job_state state;
+    char live[160];
+    /* publication */
+    struct td_verdict verdict;
+    struct st_offset *offset;
+    size_t n_offsets;
+    char *ac_text; /* what the AC's row keeps: JSON object */
+    int64_t ac_id, new_kb_id;
+    bool kb_activated;
+};
+
+/* ---- progress ---- */
+static void report(struct run *x, const char *phase, double fraction)
+{
+    for (size_t i = 0; i < sizeof span / sizeof *span; i++) {
+        if (strcmp(span[i].name, phase) != 0)
+            continue;
+        x->state.phase = span[i].name;
+        x->state.progress = span[i].from + (span[i].to - span[i].from) * fraction;
+    }
+    td_job_progress(x->job, &x->state);
+}
+
+static int loading(void *arg, double share)
+{
+    struct run *x = arg;
+
+    report(x, "load", share);
+    return td_job_cancelled(x->job);
+}
+
+static int progress(void *arg, const struct tk_progress *p)
+{
+    struct run *x = arg;
+    struct tp_buf b = {0};
+
+    x->state.epoch = p->epoch;
+    x->state.loss = p->loss;
+    if (!isnan(p->valid_pairwise)) {
+        tp_buf_puts(&b, "{\"top1_mean\": ");
+        tp_buf_json_num(&b, p->valid_top1, 6);
+        td_put_num(&b, "pairwise", p->valid_pairwise);
+        td_put_num(&b, "phi", p->phi);
+        tp_buf_putc(&b, '}');
+        if (!b.oom && b.n < sizeof x->live) {
+            memcpy(x->live, b.p, b.n);
+            x->live[b.n] = '\0';
+            x->state.metrics = x->live;
+        }
+        tp_buf_free(&b);
+    }
+    report(x, p->phase, p->fraction);
+    return td_job_cancelled(x->job);
+}
+
+/* ---- state across restarts ---- */
+static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
+{
+    json_t *o =
+        json_pack("{s:I, s:I, s:s}", "kb", (json_int_t)x->kb_id, "starts", starts, "phase", tk_phase_name(x->s.phase));
+    int rc = o != NULL ? td_job_note(x->folder, o, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for the state of a job");
+
+    json_decref(o);
+    return rc;
+}
+
+/* A phase was finished: the starts count anew. */
+static int checkpoint(void *arg, const struct tk_adapt_state *s)
+{
+    struct run *x = arg;
+    struct tp_err e = {0};
+    int rc = tk_adapt_save(x->folder, s, &e);
+
+    if (rc == 0)
+        rc = save_note(x, 1, &e);
+    if (rc != 0)
+        td_log(TD_WARNING, "job-state-not-kept", TD_I("job", td_job_id(x->job)), TD_S("reason", e.detail));
+    report(x, s->phase == TK_PHASE_DONE ? "publish" : tk_phase_name(s->phase), 0);
+    return rc == -TP_E_DISK_FULL ? rc : 0; /* an older state is there still, and good */
+}
+
+/* What is there of an earlier start. */
+static int recall(struct run *x, struct tp_err *e)
+{
+    json_t *note = NULL;
+    const char *phase;
+    json_int_t starts = 0;
+    int rc;
+
+    rc = td_job_keep(x->job, x->folder, e);
+    if (rc == 0 && x->folder[0] == '\0')
+        return st_family_kb(x->reader, x->hw.family, &x->kb_id, e);
+    if (rc != 0)
+        return rc;
+    note = td_job_noted(x->folder);
+    if (note == NULL) {
+        rc = st_family_kb(x->reader, x->hw.family, &x->kb_id, e);
+        return rc != 0 ? rc : save_note(x, 1, e);
+    }
+    x->kb_id = json_integer_value(json_object_get(note, "kb"));
+    rc = tk_adapt_load(x->folder, &x->s, e);
+    rc = rc < 0 ? rc : 0;
+    phase = json_string_value(json_object_get(note, "phase"));
+    if (phase != NULL && strcmp(phase, tk_phase_name(x->s.phase)) == 0)
+        starts = json_integer_value(json_object_get(note, "starts"));
+    if (rc == 0 && starts >= TD_ADAPT_STARTS)
+        rc = tp_fail(e, TP_E_INTERRUPTED, "tcld stopped %d times while the job was in phase \"%s\"", TD_ADAPT_STARTS,
+                     tk_phase_name(x->s.phase));
+    if (rc == 0)
+        rc = save_note(x, starts + 1, e);
+    json_decref(note);
+    return rc;
+}
+
+/* ---- load ---- */
+static int load(struct run *x, struct tp_err *e)
+{
+    struct td_train_want want = {.hw = &x->hw,
+                                 .features = td_dialect_features(x->hw.name),
+                                 .per_task = (uint32_t)x->params.per_task,
+                                 .seed = (uint64_t)x->params.seed,
+                                 .progress = loading,
+                                 .arg = x};
+    struct st_counts c;
+    int rc;
+
+    report(x, "load", 0);
+    rc = st_hardware_counts(x->reader, x->hw.id, &c, e);
+    if (rc == 0 && x->kb_id != 0)
+        rc = td_registry_load_kb(x->d->registry, x->reader, x->kb_id, &x->kb, e);
+    if (rc != 0)
+        return rc;
+    x->watermark = c.newest_measurement_id;
+    if (x->kb != NULL)
+        want.features = x->kb->model->features;
+    rc = td_train_set_load(x->reader, &want, &x->set, e);
+    if (rc == 0)
+        rc = td_older_load(x->reader, x->hw.family, x->hw.name, want.features, &x->older, e);
+    return rc;
+}
+
+/* The present AC can be judged within the job when it has the same features, and was not trained on what is held out
+ * now. Any other is judged when the AC is published (td_train_judge()), which knows how. */
+static int find_rival(struct run *x, struct tp_err *e)
+{
+    struct td_snapshot *s = NULL;
+    int rc = td_registry_acquire(x->d->registry, x->hw.name, x->hw.family, "ac", &s, e);
+
+    if (rc == -TP_E_NO_MODEL)
+        return 0;
+    if (rc != 0)
+        return rc;
+    if (s->model->features == x->set.data.ds->features &&
+        (x->set.by_record || strcmp(td_model_holdout(x->reader, s->id), "record") != 0))
+        x->rival = s;
+    else
+        td_registry_release(s);
+    return 0;
+}
+
+/* ---- the phases ---- */
+static void limit_time(struct tk_adapt *a, double seconds)
+{
+    if (!(seconds > 0))
+        return;
+    a->scratch.train.max_seconds = 0.3 * seconds; /* twice, where the family has initial weights */
+    a->cl.train.max_seconds = 0.6 * seconds;
+    a->kd.train.max_seconds = 0.2 * seconds; /* TK_ATTEMPTS times at most */
+}
+
+static int adapt(struct run *x, struct tp_err *e)
+{
+    struct tk_adapt a;
+    int rc = 0;
+
+    tk_adapt_defaults(&a);
+    a.kind = x->feat.kind;
+    a.kb = x->kb;
+    a.champion = x->rival != NULL ? x->rival->model : NULL;
+    a.train = (struct tk_set){x->set.data.ds, x->set.train, x->set.n_train};
+    a.valid = (struct tk_set){x->set.data.ds, x->set.valid, x->set.n_valid};
+    a.older = x->older.set;
+    a.n_older = x->older.n;
+    a.keep_kb = x->params.never;
+    a.run = (struct tk_run){.seed = (uint64_t)x->params.seed,
+                            .threads = x->d->threads.train > 0 ? x->d->threads.train : 1,
+                            .progress = progress,
+                            .arg = x};
+    if (x->params.epochs > 0) {
+        a.scratch.train.epochs = a.cl.train.epochs = a.kd.train.epochs = (int)x->params.epochs;
+        a.scratch.steps = a.cl.steps = a.kd.steps = 0;
+    }
+    limit_time(&a, x->params.max_seconds);
+    if (x->folder[0] != '\0') {
+        a.checkpoint = checkpoint;
+        a.checkpoint_arg = x;
+    }
+    report(x, x->s.phase == TK_PHASE_DONE ? "publish" : tk_phase_name(x->s.phase), 0);
+    if (x->s.phase == TK_PHASE_PROBE)
+        rc = td_transfers_measure(x->d, x->job, x->reader, &x->hw, &x->set, &a.run, e);
+    return rc != 0 ? rc : tk_adapt(&a, &x->s, e);
+}
+
+/* ---- texts ---- */
+static const char *start_name(const struct run *x)
+{
+    switch (x->s.verdict.gate) {
+    case TK_GATE_WARM_START:
+        return "warm";
+    case TK_GATE_FRESH:
+        return "fresh";
+    case TK_GATE_SCRATCH:
+        break;
+    }
+    return "scratch";
+}
+
+static void put_learned(struct tp_buf *b, const struct tk_learned *l)
+{
+    tp_buf_printf(b, "{\"epochs\": %d", l->epochs);
+    td_put_num(b, "loss", l->loss);
+    td_put_num(b, "phi", l->phi);
+    td_put_num(b, "seconds", l->seconds);
+}
+
+/* How the AC came about: the members that row, file and result have in common, without braces. */
+static void put_ac_story(struct tp_buf *b, const struct run *x)
+{
+    tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"gate\": ", (long long)x->watermark);
+    td_put_gate(b, &x->s.verdict);
+    tp_buf_puts(b, ", \"learned\": ");
+    put_learned(b, &x->s.cl);
+    tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"against_kb\": ", x->s.from_start ? "true" : "false",
+                  start_name(x));
+    if (x->s.kb_metrics.tasks == 0) {
+        tp_buf_puts(b, "null");
+        return;
+    }
+    tp_buf_printf(b, "{\"decision\": \"%s\", \"reason\": \"%s\"", tk_decision_name(x->s.over_kb.decision),
+                  x->s.over_kb.reason);
+    td_put_num(b, "gain", x->s.over_kb.gain);
+    tp_buf_puts(b, ", \"kb\": ");
+    td_put_brief(b, &x->s.kb_metrics);
+    tp_buf_putc(b, '}');
+}
+
+static const char *kb_decision(const struct run *x)
+{
+    if (x->new_kb_id != 0)
+        return !x->kb_activated ? "overtaken" : x->kb_id == 0 ? "founded" : "accepted";
+    return x->s.attempts > 0 ? "refused" : "untouched";
+}
+
+/* What became of the knowledge base, without braces. */
+static void put_kb_story(struct tp_buf *b, const struct run *x)
+{
+    const struct tk_acceptance *a = &x->s.acceptance;
+    bool tried = x->s.attempts > 0;
+
+    tp_buf_printf(b, "\"attempts\": %d, \"lambda\": ", x->s.attempts);
+    tp_buf_json_num(b, tried ? x->s.lambda : NAN, 6);
+    tp_buf_puts(b, ", \"worst\": ");
+    if (tried && !isnan(a->drop) && a->worst < x->older.n)
+        tp_buf_printf(b, "\"%s\"", x->older.name[a->worst]);
+    else
+        tp_buf_puts(b, "null");
+    td_put_num(b, "drop", tried ? a->drop : NAN);
+    td_put_num(b, "gain", tried ? a->gain : NAN);
+    tp_buf_puts(b, ", \"reason\": ");
+    if (tried || x->s.new_kb != NULL)
+        tp_buf_printf(b, "\"%s\"", a->reason);
+    else
+        tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
+                       : x->params.never ? "\"Only a candidate was asked for.\""
+                                         : "\"The gate keeps the two apart.\"");
+}
+
+/* ---- publication ---- */
+static char *text_of_ids(const int64_t *id, int n)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_putc(&b, '[');
+    for (int i = 0; i < n; i++)
+        tp_buf_printf(&b, "%s%lld", i > 0 ? ", " : "", (long long)id[i]);
+    tp_buf_putc(&b, ']');
+    return td_take_text(&b);
+}
+
+static char *training_text(const struct run *x, void (*put)(struct tp_buf *, const struct run *))
+{
+    struct tp_buf b = {0};
+
+    tp_buf_printf(&b, "{\"job\": %lld, \"hardware\": \"%s\", ", (long long)td_job_id(x->job), x->hw.name);
+    put(&b, x);
+    tp_buf_putc(&b, '}');
+    return td_take_text(&b);
+}
+
+static void brief_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_printf(&b, "{\"holdout\": \"%s\"", by_record ? "record" : "task");
+    td_put_num(&b, "top1_mean", m->top1_mean);
+    td_put_num(&b, "top5_mean", m->top5_mean);
+    td_put_num(&b, "pairwise", m->pairwise);
+    tp_buf_putc(&b, '}');
+    if (!b.oom && b.n < sizeof p->metrics)
+        memcpy(p->metrics, b.p, b.n);
+    tp_buf_free(&b);
+}
+
+static int judge(struct run *x, struct tp_err *e)
+{
+    struct td_verdict *v = &x->verdict;
+    int rc = td_registry_acquire(x->d->registry, x->hw.name, x->hw.family, "active", &x->champion, e);
+
+    if (rc != 0 && rc != -TP_E_NO_MODEL)
+        return rc;
+    rc = td_train_judge(x->reader, &x->hw, &x->set, x->s.ac, x->champion, x->params.never, v, e);
+    if (rc == 0 && v->judgement.decision == TK_ACTIVATED && !x->s.activated) {
+        /* it must beat the knowledge base as well, and the AC that was there when it began */
+        v->judgement = x->s.over_kb.decision == TK_ACTIVATED ? x->s.over_champion : x->s.over_kb;
+        if (v->judgement.decision == TK_ACTIVATED) { /* nothing was held out to judge by */
+            v->judgement = (struct tk_judgement){.decision = TK_KEPT_CHAMPION, .gain = NAN};
+            snprintf(v->judgement.reason, sizeof v->judgement.reason, "Nothing was held out to judge by.");
+        }
+    }
+    return rc;
+}
+
+static int publish_ac(struct run *x, struct tp_err *e)
+{
+    static const char *const state[] = {
+        [TK_ACTIVATED] = "published", [TK_KEPT_CHAMPION] = "rejected", [TK_CANDIDATE] = "candidate"};
+    struct st_model row = {
+        .role = "ac", .job = td_job_id(x->job), .records = x->set.data.records, .tasks = x->set.data.ds->n_tasks};
+    struct tm_provenance *p = calloc(1, sizeof *p);
+    struct tm_model *m = NULL;
+    struct tp_buf b = {0};
+    char *training = NULL;
+    int64_t parent = x->s.verdict.gate != TK_GATE_SCRATCH || x->s.from_start ? x->kb_id : 0;
+    bool activate;
+    int rc;
+
+    rc = judge(x, e);
+    if (rc == 0)
+        rc = td_train_offsets(x->s.ac, &x->set.data, &x->offset, &x->n_offsets, e);
+    if (rc == 0 && td_job_cancelled(x->job))
+        rc = tp_fail(e, TP_E_CANCELLED, "cancelled");
+    if (rc == 0)
+        rc = st_model_reserve(x->d->store, &row.id, e);
+    if (rc != 0)
+        goto out;
+    activate = x->verdict.judgement.decision == TK_ACTIVATED;
+    row.created = (int64_t)time(NULL);
+    memcpy(row.owner, x->hw.name, sizeof row.owner);
+    snprintf(row.state, sizeof row.state, "%s", state[x->verdict.judgement.decision]);
+    tp_buf_putc(&b, '{');
+    td_train_put_verdict(&b, &x->verdict, x->set.by_record, x->champion);
+    tp_buf_puts(&b, ", ");
+    put_ac_story(&b, x);
+    tp_buf_putc(&b, '}');
+    row.metrics = td_take_text(&b);
+    row.parents = text_of_ids(&parent, parent != 0);
+    training = training_text(x, put_ac_story);
+    m = tm_model_clone(x->s.ac);
+    if (p == NULL || m == NULL || training == NULL || row.metrics == NULL || row.parents == NULL ||
+        (x->ac_text = strdup(row.metrics)) == NULL) {
+        tm_model_free(m);
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
+        goto out;
+    }
+    td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
+    td_fill_training(p, training);
+    brief_metrics(p, &x->verdict.challenger, x->set.by_record);
+    p->records = x->set.data.records;
+    p->programs = (int64_t)x->set.n_train;
+    p->tasks = x->set.data.ds->n_tasks;
+    if (parent != 0)
+        p->parents[p->n_parents++] = parent;
+    rc = td_registry_publish_with(x->d->registry, m, p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
+    if (rc != 0)
+        goto out;
+    x->ac_id = row.id;
+    td_log(TD_INFO, "model-published", TD_I("model", row.id), TD_S("hardware", x->hw.name), TD_S("state", row.state),
+           TD_I("job", row.job), TD_S("reason", x->verdict.judgement.reason));
+    if (activate && x->d->metrics != NULL)
+        td_count(x->d->metrics, TD_C_SWAPS, 1);
+    if (activate)
+        td_recal_note(x->d->recal, x->hw.name); /* what was measured while it trained */
+    td_train_keep_verdict(x->d, x->job, x->reader, &x->hw, &x->verdict, x->set.by_record, row.id, x->champion);
+out:
+    st_model_clear(&row);
+    free(training);
+    free(p);
+    return rc;
+}
+
+/* What every older hardware loses or wins by the new knowledge base: an array. */
+static int put_older(struct run *x, struct tp_buf *b, struct tp_err *e)
+{
+    struct tk_run run = {.seed = 1, .threads = 1};
+    struct tm_metrics before, after;
+    int rc = 0;
+
+    tp_buf_putc(b, '[');
+    for (uint32_t i = 0; i < x->older.n && x->kb != NULL && rc == 0; i++) {
+        rc = tk_measure(x->kb->model, &x->older.set[i], &run, &before, e);
+        if (rc == 0)
+            rc = tk_measure(x->s.new_kb->model, &x->older.set[i], &run, &after, e);
+        if (rc != 0)
+            break;
+        tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"before\": ", i > 0 ? ", " : "", x->older.name[i]);
+        td_put_brief(b, &before);
+        tp_buf_puts(b, ", \"after\": ");
+        td_put_brief(b, &after);
+        tp_buf_putc(b, '}');
+    }
+    tp_buf_putc(b, ']');
+    return rc;
+}
+
+static void put_new_kb(struct tp_buf *b, const struct run *x)
+{
+    tp_buf_printf(b,
+                  "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ", (long long)x->watermark,
+                  x->kb_id == 0 ? "founded" : "accepted");
+    td_put_gate(b, &x->s.verdict);
+    tp_buf_puts(b, ", \"learned\": ");
+    put_learned(b, x->kb_id == 0 ? &x->s.cl : &x->s.kd);
+    tp_buf_puts(b, "}, \"acceptance\": {");
+    put_kb_story(b, x);
+    tp_buf_puts(b, "}, \"before\": ");
+    td_put_brief(b, &x->s.kb_metrics);
+    tp_buf_puts(b, ", \"after\": ");
+    td_put_brief(b, x->kb_id == 0 ? &x->s.ac_metrics : &x->s.new_kb_metrics);
+}
+
+static int publish_kb(struct run *x, struct tp_err *e)
+{
+    struct st_model row = {.role = "kb",
+                           .state = "published",
+                           .job = td_job_id(x->job),
+                           .records = x->set.data.records,
+                           .tasks = x->set.data.ds->n_tasks};
+    struct tm_provenance *p = calloc(1, sizeof *p);
+    struct tk_kb *kb = NULL;
+    struct tp_buf b = {0};
+    char *training = NULL;
+    int64_t parents[2] = {x->ac_id, x->kb_id};
+    int rc;
+
+    /* before the knowledge base: it is kept to what it has learned from its first moment on */
+    rc = td_probe_keep(x->d->store, &x->hw, &x->set, (uint64_t)x->params.seed, e);
+    if (rc == 0)
+        rc = st_model_reserve(x->d->store, &row.id, e);
+    tp_buf_putc(&b, '{');
+    put_new_kb(&b, x);
+    tp_buf_printf(&b, ", \"hardware\": \"%s\", \"older\": ", x->hw.name);
+    if (rc == 0)
+        rc = put_older(x, &b, e);
+    if (rc != 0)
+        goto out;
+    tp_buf_putc(&b, '}');
+    row.created = (int64_t)time(NULL);
+    memcpy(row.owner, x->hw.family, sizeof row.owner);
+    row.metrics = td_take_text(&b);
+    row.parents = text_of_ids(parents, x->kb_id != 0 ? 2 : 1);
+    training = training_text(x, put_new_kb);
+    kb = tk_kb_clone(x->s.new_kb);
+    if (p == NULL || kb == NULL || row.metrics == NULL || row.parents == NULL || training == NULL) {
+        tk_kb_free(kb);
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a knowledge base");
+        goto out;
+    }
+    td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
+    td_fill_training(p, training);
+    brief_metrics(p, x->kb_id == 0 ? &x->s.ac_metrics : &x->s.new_kb_metrics, x->set.by_record);
+    p->records = x->set.data.records;
+    p->programs = (int64_t)x->set.n_train;
+    p->tasks = x->set.data.ds->n_tasks;
+    for (int i = 0; i < (x->kb_id != 0 ? 2 : 1); i++)
+        p->parents[p->n_parents++] = parents[i];
+    x->kb_activated = true;
+    rc = td_registry_publish_kb(x->d->registry, kb, p, &row, x->kb_id, &x->kb_activated, e);
+    if (rc != 0)
+        goto out;
+    x->new_kb_id = row.id;
+    td_log(TD_INFO, "knowledge-published", TD_I("model", row.id), TD_S("family", x->hw.family),
+           TD_S("hardware", x->hw.name), TD_S("active", x->kb_activated ? "true" : "false"), TD_I("job", row.job),
+           TD_S("reason", x->s.acceptance.reason));
+    if (x->kb_activated)
+        td_kb_changed(x->d, x->reader, x->hw.family);
+out:
+    tp_buf_free(&b);
+    st_model_clear(&row);
+    free(training);
+    free(p);
+    return rc;
+}
+
+/* Of an AC that was published before an interruption. */
+static enum tk_decision decision_of(const char *kept)
+{
+    json_t *o = json_loads(kept, 0, NULL);
+    const char *name = json_string_value(json_object_get(o, "decision"));
+    bool won = name != NULL && strcmp(name, tk_decision_name(TK_ACTIVATED)) == 0;
+
+    json_decref(o);
+    return won ? TK_ACTIVATED : TK_KEPT_CHAMPION;
+}
+
+static int publish(struct run *x, struct tp_err *e)
+{
+    int64_t active = 0;
+    int rc;
+
+    report(x, "publish", 0);
+    rc = td_published_by(x->job, x->reader, "ac", x->hw.name, &x->ac_id, &x->ac_text, e);
+    if (rc == 0 && x->ac_id == 0)
+        rc = publish_ac(x, e);
+    else if (rc == 0)
+        x->verdict.judgement.decision = decision_of(x->ac_text);
+    if (rc != 0 || x->s.new_kb == NULL || x->verdict.judgement.decision != TK_ACTIVATED)
+        return rc;
+    rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->new_kb_id, NULL, e);
+    if (rc == 0 && x->new_kb_id == 0)
+        return publish_kb(x, e);
+    if (rc == 0)
+        rc = st_family_kb(x->reader, x->hw.family, &active, e);
+    x->kb_activated = active == x->new_kb_id;
+    return rc;
+}
+
+static char *result_text(const struct run *x)
+{
+    struct tp_buf b = {0};
+    size_t n = strlen(x->ac_text);
+
+    tp_buf_put(&b, x->ac_text, n > 0 ? n - 1 : 0); /* without its last brace */
+    tp_buf_printf(&b, ", \"model\": %lld, \"programs\": %u, \"tasks\": %u, \"epochs\": %d, \"epoch\": %d",
+                  (long long)x->ac_id, x->set.data.ds->n, x->set.data.ds->n_tasks, x->s.cl.epochs, x->s.cl.epochs);
+    td_put_num(&b, "loss", x->s.cl.loss);
+    td_put_num(&b, "train_seconds", x->s.cl.seconds + (x->s.attempts > 0 ? x->s.kd.seconds : 0));
+    tp_buf_printf(&b, ", \"kb\": {\"decision\": \"%s\", \"model\": ", kb_decision(x));
+    if (x->new_kb_id != 0)
+        tp_buf_i64(&b, x->new_kb_id);
+    else
+        tp_buf_puts(&b, "null");
+    tp_buf_puts(&b, ", ");
+    put_kb_story(&b, x);
+    tp_buf_puts(&b, "}}");
+    return td_take_text(&b);
+}
+
+int td_adapt_run(struct td_daemon *d, struct td_job *j, const struct td_train_params *p, char **result,
+                 struct tp_err *e)
+{
+    struct run x = {.d = d, .job = j, .params = *p, .state = {.loss = NAN}};
+    int rc = td_job_open(j, d->store, &x.reader, &x.hw, e);
+
+    if (rc == 0) {
+        td_hardware_feat(&x.hw, &x.feat);
+        rc = recall(&x, e);
+    }
+    if (rc == 0)
+        rc = load(&x, e);
+    if (rc == 0)
+        rc = find_rival(&x, e);
+    if (rc == 0)
+        rc = adapt(&x, e);
+    if (rc == 0)
+        rc = publish(&x, e);
+    if (rc == 0 && (*result = result_text(&x)) == NULL)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "model %lld is stored, but there is no memory for the result",
+                     (long long)x.ac_id);
+    td_registry_release(x.champion);
+    td_registry_release(x.rival);
+    tk_adapt_state_free(&x.s);
+    tk_kb_free(x.kb);
+    td_older_free(&x.older);
+    td_train_set_free(&x.set);
+    free(x.offset);
+    free(x.ac_text);
+    td_job_close(x.reader, &x.hw);
+    return rc;
+}

@@ -1,0 +1,44 @@
+/* What a family's hardware knows of each other: members, probe sets, measured transfers. */
+#ifndef TD_FLEET_H
+#define TD_FLEET_H
+
+#include "ckd/phases.h"
+#include "daemon/registry.h"
+#include "daemon/train_parts.h"
+
+/* ---- members ---- */
+struct td_members {
+    struct st_hardware *v; /* owned, by name */
+    size_t n;
+};
+/* Hardware of a family, or (NULL) of a kind, or (both NULL) all of it. NO_MEMORY, IO. */
+int td_members_list(struct st_reader *r, const char *family, const char *kind, struct td_members *out,
+                    struct tp_err *e);
+void td_members_free(struct td_members *m);
+
+/* ---- probe sets: what a knowledge base must not forget ---- */
+struct td_older {
+    struct tk_set *set; /* [n] */
+    struct td_train_data *data;
+    uint32_t **programs;
+    char (*name)[ST_ID_MAX + 1];
+    uint32_t n; /* <= TK_OLDER_MAX */
+};
+/* The stored probe sets of a family's hardware but for `except` (NULL: of all), encoded. NO_MEMORY, IO. */
+int td_older_load(struct st_reader *r, const char *family, const char *except, enum tclfeat_set features,
+                  struct td_older *out, struct tp_err *e);
+void td_older_free(struct td_older *o);
+/* Stores a probe set of about TK_PROBE_WANTED programs of a hardware that was learned: of tasks that were held out, of
+ * all when those are too few to judge by. */
+int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed,
+                  struct tp_err *e);
+
+/* ---- transfers ---- */
+/* Asks the active AC of every other hardware of the same kind about measurements in set, by the source gate, and stores
+ * what it found. At most TD_TRANSFER_PROGRAMS programs are looked at. CANCELLED when the job is, NO_MEMORY, IO. */
+enum { TD_TRANSFER_PROGRAMS = 1024 };
+int td_transfers_measure(struct td_daemon *d, const struct td_job *job, struct st_reader *r,
+                         const struct st_hardware *hw, const struct td_train_set *set, const struct tk_run *run,
+                         struct tp_err *e);
+
+#endif

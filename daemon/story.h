@@ -1,0 +1,25 @@
+/* Where models come from, as rows and files tell it; shared by the jobs that make them. */
+#ifndef TD_STORY_H
+#define TD_STORY_H
+
+#include "ckd/gate.h"
+#include "daemon/jobs.h"
+#include "model/metrics.h"
+#include "model/weights.h"
+
+/* {"decision": ..., ...} of the gate. */
+void td_put_gate(struct tp_buf *b, const struct tk_verdict *v);
+/* {"tasks", "programs", "top1_mean", "pairwise"}, or null without tasks. */
+void td_put_brief(struct tp_buf *b, const struct tm_metrics *m);
+/* Who made a model and from what, but for the texts. */
+void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed);
+/* text (JSON object) becomes p->training, when it fits. */
+void td_fill_training(struct tm_provenance *p, const char *text);
+/* After a family got another knowledge base: what its members show and how they are calibrated. */
+void td_kb_changed(struct td_daemon *d, struct st_reader *r, const char *family);
+/* The model that this job has published already, before it was interrupted: its id, 0 none. *metrics (may be NULL) is
+ * malloc'ed. */
+int td_published_by(const struct td_job *j, struct st_reader *r, const char *role, const char *owner, int64_t *id,
+                    char **metrics, struct tp_err *e);
+
+#endif
