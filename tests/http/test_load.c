@@ -108,7 +108,7 @@ START_TEST(no_error_and_no_mixed_reply_while_training_and_switching)
     pthread_t client[MAX_CLIENTS];
     int clients = bb_slow() ? 8 : MAX_CLIENTS;
     int64_t id[2];
-    struct tc_daemon *d = bb_start(bb_path("load"), NULL);
+    struct tc_daemon *d = bb_start(bb_path("load"), (const char *[]){"--predict-wait-ms", "600000", NULL});
     prepare("load", id);
     s.base = bb_base();
     s.hw = "load";
