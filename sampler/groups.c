@@ -38,7 +38,8 @@ static int number(struct ts_groups *g, const struct ts_pool *p, const uint32_t *
 
 struct count {
     double *weight;
-    uint32_t *group, *task, *task_seats; /* candidates; [n_groups] is room for the tasks, too */
+    uint32_t *left, *known;             /* [n_groups] candidates; what is known */
+    uint32_t *task, *held, *task_seats; /* likewise of tasks; [n_groups] is room for them, too */
 };
 
 static int share(struct ts_groups *g, const struct count *c, size_t budget, uint32_t floor, uint64_t seed)
@@ -46,19 +47,20 @@ static int share(struct ts_groups *g, const struct count *c, size_t budget, uint
     size_t tasks = 0, t = 0;
     for (size_t i = 0; i < g->n_groups; i++) {
         tasks += i == 0 || g->key[i] >> 32 != g->key[i - 1] >> 32;
-        c->task[tasks - 1] += c->group[i];
+        c->task[tasks - 1] += c->left[i];
+        c->held[tasks - 1] += c->known[i];
     }
     for (t = 0; t < tasks; t++)
-        c->weight[t] = fmax((double)c->task[t], 1.0);
-    int rc = ts_apportion(c->weight, c->task, tasks, budget, floor, seed, c->task_seats);
+        c->weight[t] = (double)c->task[t] + (double)c->held[t];
+    int rc = ts_apportion(c->weight, c->held, c->task, tasks, budget, floor, seed, c->task_seats);
     for (size_t i = 0; i < g->n_groups; i++)
-        c->weight[i] = fmax(sqrt((double)c->group[i]), 1.0);
+        c->weight[i] = sqrt((double)c->left[i] + (double)c->known[i]);
     t = 0;
     for (size_t from = 0, to; rc == 0 && from < g->n_groups; from = to, t++) {
         for (to = from; to < g->n_groups && g->key[to] >> 32 == g->key[from] >> 32; to++)
             ;
-        rc = ts_apportion(c->weight + from, c->group + from, to - from, c->task_seats[t], 0, ts_mix(seed, t),
-                          g->seats + from);
+        rc = ts_apportion(c->weight + from, c->known + from, c->left + from, to - from, c->task_seats[t], 0,
+                          ts_mix(seed, t), g->seats + from);
     }
     return rc;
 }
@@ -70,19 +72,20 @@ int ts_groups_init(struct ts_groups *g, const struct ts_pool *p, const uint32_t 
     int rc = number(g, p, cell);
     if (rc)
         return rc;
-    struct count c = {tm_alloc(g->n_groups, sizeof *c.weight), tm_alloc(g->n_groups, sizeof *c.group),
-                      tm_alloc(g->n_groups, sizeof *c.task), tm_alloc(g->n_groups, sizeof *c.task_seats)};
-    g->seats = tm_alloc(g->n_groups, sizeof *g->seats);
-    rc = -TP_E_NO_MEMORY;
-    if (c.weight && c.group && c.task && c.task_seats && g->seats) {
-        for (size_t i = 0; i < p->n; i++)
-            c.group[g->group[i]] += !p->known || !p->known[i];
+    struct count c = {.weight = tm_alloc(g->n_groups, sizeof *c.weight)};
+    uint32_t **const of_groups[] = {&c.left, &c.known, &c.task, &c.held, &c.task_seats, &g->seats};
+    enum { ARRAYS = sizeof of_groups / sizeof *of_groups };
+    rc = c.weight ? 0 : -TP_E_NO_MEMORY;
+    for (int i = 0; i < ARRAYS; i++)
+        if (!(*of_groups[i] = tm_alloc(g->n_groups, sizeof **of_groups[i])))
+            rc = -TP_E_NO_MEMORY;
+    for (size_t i = 0; rc == 0 && i < p->n; i++)
+        (p->known && p->known[i] ? c.known : c.left)[g->group[i]]++;
+    if (rc == 0)
         rc = share(g, &c, budget, task_floor, seed);
-    }
     free(c.weight);
-    free(c.group);
-    free(c.task);
-    free(c.task_seats);
+    for (int i = 0; i < ARRAYS - 1; i++) /* seats are g's */
+        free(*of_groups[i]);
     return rc;
 }
 

@@ -1,5 +1,5 @@
-/* Who may be chosen how often: seats per task in proportion to its candidates, then per cell within the task in
- * proportion to the square root of its candidates. Pure functions. */
+/* Who may be chosen how often: seats per task in proportion to its programs, then per cell within the task in
+ * proportion to the square root of its programs. What is known has its seats already. Pure functions. */
 #ifndef TS_GROUPS_H
 #define TS_GROUPS_H
 

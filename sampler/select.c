@@ -13,9 +13,9 @@ static const struct method {
     const char *name;
     struct ts_weights weights; /* all 0: those of the options */
     bool by_cell;              /* seats within a task are shared between cells, in any pool */
-    double cap_quantile;       /* of distances to what is known: where d is 1 */
+    double cap_quantile;       /* of distances to what is known: where d is 1; 0: at the scale of a cell */
 } methods[TS_METHOD_COUNT] = {
-    [TS_RDU] = {"rdu", {0}, true, 0.95}, /* its options say */
+    [TS_RDU] = {"rdu", {0}, true, 0.0}, /* its options say */
     [TS_RANDOM] = {"random", {0}, false, 1.0},
     [TS_UNCERTAINTY] = {"uncertainty", {.u = 1}, false, 1.0},
     [TS_CORESET] = {"coreset", {.d = 1}, false, 1.0},
@@ -96,8 +96,8 @@ static int check(const struct ts_pool *p, const struct ts_opts *o, struct tp_err
         return tp_fail(e, TP_E_UNUSABLE, "weights of a product lie in 0..1, of a sum in 0..1e6");
     if (o->rounds < 1 || o->rounds > TS_MAX_ROUNDS || o->threads < 1)
         return tp_fail(e, TP_E_UNUSABLE, "rounds: 1 to %d; threads: at least 1", (int)TS_MAX_ROUNDS);
-    if (!(o->cap > 0 && o->cap <= 1))
-        return tp_fail(e, TP_E_UNUSABLE, "cap: above 0, at most 1");
+    if (!(o->cap >= 0 && o->cap <= 1))
+        return tp_fail(e, TP_E_UNUSABLE, "cap: 0 to 1");
     if (!(o->alpha >= 1e-9 && o->alpha <= 1e9 && o->noise >= 1e-9 && o->noise <= 1e9))
         return tp_fail(e, TP_E_UNUSABLE, "alpha and noise: 1e-9 to 1e9");
     return 0;

@@ -71,7 +71,8 @@ struct ts_opts {
     enum ts_form form;         /* of rdu: product */
     struct ts_weights weights; /* of rdu: 0.25, 1, 0.75, 0; the other methods have their own */
     bool by_cell;              /* of rdu: true: seats within a task are shared between its cells */
-    double cap;                /* of rdu: 0.95, (0..1]: d is 1 from this quantile of the distances to what is known */
+    double cap;                /* of rdu: d is 1 from this quantile of the distances to what is known; 0 (default): from
+                                  the scale of a cell */
     size_t budget;             /* programs to choose; more than there are candidates = all of them. No default: 0 */
     uint64_t seed;
     int threads;         /* 1, the caller's own included */

@@ -180,13 +180,14 @@ double ts_percentile(const float *knots, size_t n, float x)
     return (double)(below + low) / (2.0 * (double)n);
 }
 
-/* Up to SAMPLE values of candidates left, evenly from all zones, sorted; those that are not finite are left out. */
-static size_t sample(const struct ts_state *s, const float *value, float *out)
+/* Up to SAMPLE values of candidates left, or of all programs, evenly from all zones, sorted; those that are not finite
+ * are left out. */
+static size_t sample(const struct ts_state *s, const float *value, bool all, float *out)
 {
     const size_t n = s->pool->n, step = (n + SAMPLE - 1) / SAMPLE;
     size_t m = 0, at = 0;
     for (uint32_t z = 0; z < s->n_zones; z++)
-        for (size_t i = s->zone[z].known; i < s->zone[z].end; i++)
+        for (size_t i = all ? s->zone[z].start : s->zone[z].known; i < s->zone[z].end; i++)
             if (at++ % step == 0 && isfinite(value[s->member[i]]))
                 out[m++] = value[s->member[i]];
     qsort(out, m, sizeof *out, by_float);
@@ -198,12 +199,12 @@ static float quantile(const float *sorted, size_t n, double q)
     return sorted[(size_t)(q * (double)(n - 1))];
 }
 
-/* Nothing is known yet: the scale is that of a cell (two of its programs are sqrt 2 as far apart as either is from the
- * centre), or without cells the whole pool's, which is at least twice the longest row. */
-static double first_cap(struct ts_state *s, float *v)
+/* The scale of a cell (two of its programs are sqrt 2 as far apart as either is from the centre), or without cells the
+ * whole pool's, which is at least twice the longest row. */
+static double scale_of_cells(struct ts_state *s, float *v)
 {
     if (s->cells.k) {
-        size_t m = sample(s, s->cells.distance, v);
+        size_t m = sample(s, s->cells.distance, true, v);
         return m ? sqrt(2.0 * (double)quantile(v, m, 0.95)) : 0.0;
     }
     double longest = 0.0;
@@ -228,14 +229,14 @@ int ts_scale_update(struct ts_state *s, double cap_quantile)
         return -TP_E_NO_MEMORY;
     }
     if (s->uses_u) {
-        const size_t m = sample(s, s->u2, v), n = m < KNOTS ? m : KNOTS;
+        const size_t m = sample(s, s->u2, false, v), n = m < KNOTS ? m : KNOTS;
         for (size_t i = 0; i < n; i++)
             s->scale.knots[i] = v[i * m / n];
         s->scale.n_knots = n;
     }
     if (s->uses_d) {
-        const size_t m = sample(s, s->d2, v);
-        s->scale.cap = m ? sqrt((double)quantile(v, m, cap_quantile)) : first_cap(s, v);
+        const size_t m = cap_quantile > 0.0 ? sample(s, s->d2, false, v) : 0;
+        s->scale.cap = m ? sqrt((double)quantile(v, m, cap_quantile)) : scale_of_cells(s, v);
     }
     free(v);
     return 0;

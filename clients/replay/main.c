@@ -18,6 +18,8 @@
 enum { MAX_LEASE = 100000, DIED = 3, UNKNOWN_ERROR = 8, RUN_ERROR = 4, MAX_NAME = 64 };
 static const double silence_seconds = 60; /* a daemon that is gone for so long does not come back */
 static const double post_seconds = 1;     /* results do not wait for the end of a slow lease */
+static const double shortest_pause = 0.05, longest_pause = 1;
+static const double longest_wish = 10; /* of a daemon that asks to come later */
 
 static volatile sig_atomic_t stop_asked;
 
@@ -34,7 +36,7 @@ struct agent {
     char lease[MAX_NAME];
     double until, renew_at; /* monotonic; 0: never */
     uint64_t random;
-    long leases, measured, failed, unknown, accepted, duplicates, rejected, retries;
+    long leases, measured, failed, unknown, accepted, duplicates, rejected, retries, idle;
 };
 
 static void on_signal(int sig)
@@ -68,12 +70,30 @@ static bool over(const struct agent *a)
     return stop_asked || (a->until > 0 && tc_now() >= a->until);
 }
 
+/* Sleeps *pause or as long as was wished, up to half as long again so that agents drift apart, and never beyond the
+ * agent's own end; doubles *pause. */
+static void wait_and_double(struct agent *a, double *pause, double wished)
+{
+    double seconds = fmax(*pause, fmin(wished, longest_wish)) * (1 + 0.5 * uniform(a));
+    if (a->until > 0)
+        seconds = fmax(fmin(seconds, a->until - tc_now()), 0);
+    tc_sleep(seconds);
+    *pause = fmin(*pause * 2, longest_pause);
+}
+
 /* ---- talking to tcld ---- */
+
+/* Seconds that the daemon wishes us to wait; 0: none. */
+static double wish_of(const struct tc_reply *r)
+{
+    char text[32];
+    return tc_reply_header(r, "Retry-After", text, sizeof text) ? strtod(text, NULL) : 0;
+}
 
 /* A call that is made again while there is no answer, or one that asks to come later. 0 with a 2xx or `also` status. */
 static int call(struct agent *a, const struct tc_request *q, long also, struct tc_reply *r, struct tc_err *e)
 {
-    double pause = 0.05, silent_since = tc_now();
+    double pause = shortest_pause, silent_since = tc_now();
     for (;;) {
         int rc = tc_call(a->http, q, r, e);
         if (rc == 0 && ((r->status >= 200 && r->status < 300) || r->status == also))
@@ -86,8 +106,7 @@ static int call(struct agent *a, const struct tc_request *q, long also, struct t
         if (stop_asked || tc_now() - silent_since > silence_seconds)
             return rc ? -1 : tc_fail(e, "%s %s: status %ld for too long", q->method, q->path, r->status);
         a->retries++;
-        tc_sleep(pause);
-        pause = fmin(pause * 2, 1);
+        wait_and_double(a, &pause, rc ? 0 : wish_of(r));
     }
 }
 
@@ -231,16 +250,19 @@ static int work_off(struct agent *a, const json_t *lease, struct tc_err *e)
 static int run(struct agent *a, struct tc_err *e)
 {
     bool left = true;
+    double pause = shortest_pause;
     while (!over(a) && left && !(a->most && a->measured >= a->most)) {
         json_t *lease = NULL;
         int rc = take_lease(a, &lease, e);
         if (rc == 0 && tc_str(lease, "/lease")) {
             a->leases++;
+            pause = shortest_pause;
             rc = work_off(a, lease, e);
         } else if (rc == 0) {
+            a->idle++;
             rc = a->wait ? 0 : look_around(a, &left, e);
-            if (left)
-                tc_sleep(0.1 + 0.1 * uniform(a));
+            if (rc == 0 && left)
+                wait_and_double(a, &pause, 0);
         }
         json_decref(lease);
         if (rc)
@@ -260,7 +282,7 @@ static void usage(FILE *f)
             "  --ttl S           seconds that a lease lasts; it is renewed at half of them (600)\n"
             "  --most N          end after so many measurements\n"
             "  --seconds S       end after so long\n"
-            "  --wait            go on asking when nothing is selected or on lease\n"
+            "  --wait            go on asking when nothing is selected or on lease, about once a second in the end\n"
             "  --delay S         seconds that a measurement takes, +-50 %%\n"
             "  --failures P      share of measurements that fail\n"
             "  --die P           chance per measurement to end at once, without giving anything back (status 3)\n"
@@ -392,8 +414,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "replay: %s\n", e.text);
     printf(
         "{\"agent\": \"%s\", \"leases\": %ld, \"measured\": %ld, \"failed\": %ld, \"unknown\": %ld, \"accepted\": %ld, "
-        "\"duplicates\": %ld, \"rejected\": %ld, \"retries\": %ld}\n",
-        a.name, a.leases, a.measured, a.failed, a.unknown, a.accepted, a.duplicates, a.rejected, a.retries);
+        "\"duplicates\": %ld, \"rejected\": %ld, \"retries\": %ld, \"idle\": %ld}\n",
+        a.name, a.leases, a.measured, a.failed, a.unknown, a.accepted, a.duplicates, a.rejected, a.retries, a.idle);
     tc_http_free(a.http);
     rp_log_free(a.log);
     tp_record_free(&a.rec);

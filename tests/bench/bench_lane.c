@@ -1,12 +1,14 @@
-/* What a small predict request waits for while others send large ones, train, or both.
+/* What a small predict request waits for while others send large ones, train, select, or more than one of these.
  *
- *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..6] [-o "--key=value"]...
+ *   bench_lane [-t TCLD] [-r rounds] [-s seconds of one case] [-c only this case, 0..7] [-p candidates (100000)]
+ *              [-o "--key=value"]...
  *
  * Starts a daemon of its own below $TMPDIR and trains a model on tests/data/demo. One keep-alive client asks for one
- * record at a time: alone, beside 1, 2 and 4 clients that send 2,048 records back to back, during a retrain, and during
- * a retrain beside 2 clients; last, what a request that computes nothing (/livez) takes. First back to back, then with
- * pauses of 2 ms, after which caches and cores are cold. Other load on the machine moves every figure: ratios are taken
- * within a round, and medians over the rounds are printed. */
+ * record at a time: alone, beside 1, 2 and 4 clients that send 2,048 records back to back, during a retrain, during a
+ * retrain beside 2 clients, and while a tenth of a pool is selected, from the start of that job to its end; last, what
+ * a request that computes nothing (/livez) takes. First back to back, then with pauses of 2 ms, after which caches and
+ * cores are cold. Other load on the machine moves every figure: ratios are taken within a round, and medians over the
+ * rounds are printed. */
 #include "clients/client.h"
 #include "tests/bench/bench.h"
 
@@ -21,12 +23,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_ROUNDS = 64, MAX_SAMPLES = 1 << 20, MAX_LARGE = 4, MAX_OPTIONS = 16, CASES = 7 };
+enum { MAX_ROUNDS = 64, MAX_SAMPLES = 1 << 20, MAX_LARGE = 4, MAX_OPTIONS = 16, CASES = 8 };
+enum { TASKS = 50, BODY = 10000 /* candidates in one request */ };
 #define HW   "lane"
 #define PATH "/v1/hardware/" HW "/predict"
 
-static int port, rounds = 3, only = -1;
+static int port, rounds = 3, only = -1, candidates = 100000;
 static double case_seconds = 1.5, pause_seconds;
+static struct tc_daemon *server;
 static struct tp_buf small, large, livez; /* whole requests as bytes */
 
 /* ---- a keep-alive connection ---- */
@@ -112,7 +116,8 @@ struct row {
     double p50[MAX_ROUNDS], p99[MAX_ROUNDS], max[MAX_ROUNDS], rate[MAX_ROUNDS], large[MAX_ROUNDS];
 };
 
-static void measure(struct row *row, int round, const struct tp_buf *request, int n_large)
+/* For case_seconds, or until *over when that is given. */
+static void measure(struct row *row, int round, const struct tp_buf *request, int n_large, const atomic_bool *over)
 {
     static double v[MAX_SAMPLES];
     struct load l[MAX_LARGE] = {0};
@@ -130,7 +135,7 @@ static void measure(struct row *row, int round, const struct tp_buf *request, in
     for (int i = 0; i < n_large; i++)
         done -= atomic_load(&l[i].done);
     double start = bench_wall(), took;
-    while ((took = bench_wall() - start) < case_seconds && n < MAX_SAMPLES) {
+    while ((took = bench_wall() - start), (over ? !atomic_load(over) : took < case_seconds) && n < MAX_SAMPLES) {
         v[n++] = ask(&p, request);
         if (pause_seconds > 0)
             tc_sleep(pause_seconds);
@@ -223,7 +228,7 @@ static void during_retrain(struct tc_http *h, struct row *row, int round, int n_
         epoch = (int)tc_int(job, "/epoch", 0);
         json_decref(job);
     }
-    measure(row, round, &small, n_large);
+    measure(row, round, &small, n_large, NULL);
     json_decref(call(h, "DELETE", path, NULL));
     for (const char *state = "running"; !strcmp(state, "running") || !strcmp(state, "cancelling"); tc_sleep(0.02)) {
         static char now[20];
@@ -232,6 +237,69 @@ static void during_retrain(struct tc_http *h, struct row *row, int round, int n_
         state = now;
         json_decref(job);
     }
+}
+
+/* ---- selections ---- */
+
+static void post_candidates(struct tc_http *h)
+{
+    static const char form[] =
+        "{\"i\": [[\"[\\\"lane\\\", %d, 64]\", \"llvm -mcpu=skylake-avx512\", [8, 64, 64, 0, 0, 0, 0, 0], \"\", 1, "
+        "[]], "
+        "[[], [[\"SP\", 2, 0, 512, [%d, 4, 2], 1], [\"SP\", 2, 4, 512, [%d, 1, 64], 1], [\"SP\", 2, 8, 512, [16], 1], "
+        "[\"RE\", 2, [0, 4, 1, 5, 8, 2, 6, 9, 3, 7]], [\"FSP\", 3, 0, 1, 1], [\"FSP\", 3, 2, 2, 1], [\"RE\", 3, [0, 2, "
+        "1, "
+        "3]], [\"CA\", 2, 3, 1], [\"FU\", 3, [0, 1]], [\"AN\", 3, 0, 3], [\"PR\", 2, 0, "
+        "\"auto_unroll_max_step$64\"]]]], "
+        "\"v\": \"v0.6\"}\n";
+    struct tp_buf lines = {0};
+    for (int i = 0; i < candidates; i++) {
+        const int of_task = i / TASKS;
+        struct tc_err e;
+        tp_buf_printf(&lines, form, i % TASKS, 1 + of_task % 100, 1 + of_task / 100);
+        if ((i + 1) % BODY != 0 && i + 1 < candidates)
+            continue;
+        if (tc_post_lines(h, "/v1/hardware/" HW "/candidates", lines.p, lines.n, NULL, &e))
+            bench_die("candidates: %s", e.text);
+        lines.n = 0;
+    }
+    tp_buf_free(&lines);
+}
+
+struct selection {
+    pthread_t thread;
+    int64_t job;
+    atomic_bool over;
+};
+
+/* Twenty looks a second are no load. */
+static void *await_selection(void *arg)
+{
+    struct selection *s = arg;
+    struct tc_err e;
+    json_t *end = NULL;
+    struct tc_http *h = tc_http_new(tc_daemon_base(server), &e);
+    if (!h || tc_job_wait(h, s->job, 600, NULL, NULL, &end, &e) || strcmp(tc_str(end, "/state"), "succeeded") != 0)
+        bench_die("selection: %s", h && end ? tc_str(end, "/state") : e.text);
+    json_decref(end);
+    tc_http_free(h);
+    atomic_store(&s->over, true);
+    return NULL;
+}
+
+static void during_selection(struct tc_http *h, struct row *row, int round)
+{
+    static int seed;
+    struct selection s = {0};
+    char body[100];
+    snprintf(body, sizeof body, "{\"fraction\": 0.1, \"seed\": %d}", ++seed);
+    json_t *job = call(h, "POST", "/v1/hardware/" HW "/selections", body);
+    s.job = tc_int(job, "/id", 0);
+    json_decref(job);
+    if (pthread_create(&s.thread, NULL, await_selection, &s))
+        bench_die("thread: not created");
+    measure(row, round, &small, 0, &s.over);
+    pthread_join(s.thread, NULL);
 }
 
 /* ---- cases ---- */
@@ -248,17 +316,18 @@ static void make_request(struct tp_buf *out, const void *body, size_t n)
 struct kase {
     const char *name;
     int n_large;
-    bool retrain, livez;
-    const char *to50, *to99; /* goals of the p99, against p50 and p99 alone */
+    enum { NOTHING, RETRAIN, SELECTION, LIVEZ } beside; /* LIVEZ: nothing, and it is asked for that */
+    const char *to50, *to99;                            /* goals of the p99, against p50 and p99 alone */
 };
 static const struct kase cases[CASES] = {
-    {"alone", 0, false, false, "", ""},
-    {"beside 1 large client", 1, false, false, "<= 5", ""},
-    {"beside 2 large clients", 2, false, false, "<= 5", ""},
-    {"beside 4 large clients", 4, false, false, "<= 5", ""},
-    {"during a retrain", 0, true, false, "", "<= 2"},
-    {"retrain and 2 large clients", 2, true, false, "", ""},
-    {"/livez alone", 0, false, true, "", ""},
+    {"alone", 0, NOTHING, "", ""},
+    {"beside 1 large client", 1, NOTHING, "<= 5", ""},
+    {"beside 2 large clients", 2, NOTHING, "<= 5", ""},
+    {"beside 4 large clients", 4, NOTHING, "<= 5", ""},
+    {"during a retrain", 0, RETRAIN, "", "<= 2"},
+    {"retrain and 2 large clients", 2, RETRAIN, "", ""},
+    {"during a selection", 0, SELECTION, "", "<= 2"},
+    {"/livez alone", 0, LIVEZ, "", ""},
 };
 
 static void bench(struct tc_http *h, const char *how)
@@ -270,10 +339,12 @@ static void bench(struct tc_http *h, const char *how)
         for (int k = 0; k < CASES; k++) {
             if (only >= 0 && only != k)
                 continue;
-            if (cases[k].retrain)
+            if (cases[k].beside == RETRAIN)
                 during_retrain(h, &row[k], i, cases[k].n_large);
+            else if (cases[k].beside == SELECTION)
+                during_selection(h, &row[k], i);
             else
-                measure(&row[k], i, cases[k].livez ? &livez : &small, cases[k].n_large);
+                measure(&row[k], i, cases[k].beside == LIVEZ ? &livez : &small, cases[k].n_large, NULL);
         }
     for (int k = 0; k < CASES; k++) {
         const struct row *r = &row[k], *base = &row[only < 0 ? 0 : k];
@@ -307,12 +378,11 @@ static void make_requests(void)
 int main(int argc, char **argv)
 {
     const char *tcld = "build/tcld", *args[MAX_OPTIONS + 1] = {NULL};
-    struct tc_daemon *d = NULL;
     struct tc_err e;
     char root[BENCH_PATH], state[300];
     int opt, n_args = 0;
 
-    while ((opt = getopt(argc, argv, "t:r:s:c:o:")) != -1) {
+    while ((opt = getopt(argc, argv, "t:r:s:c:p:o:")) != -1) {
         if (opt == 't')
             tcld = optarg;
         else if (opt == 'r')
@@ -321,30 +391,37 @@ int main(int argc, char **argv)
             case_seconds = strtod(optarg, NULL);
         else if (opt == 'c')
             only = (int)strtol(optarg, NULL, 10);
+        else if (opt == 'p')
+            candidates = (int)strtol(optarg, NULL, 10);
         else if (opt == 'o' && n_args < MAX_OPTIONS)
             args[n_args++] = optarg;
         else
-            bench_die("usage: bench_lane [-t TCLD] [-r rounds] [-s seconds] [-c case] [-o --key=value]...");
+            bench_die("usage: bench_lane [-t TCLD] [-r rounds] [-s seconds] [-c case] [-p candidates] "
+                      "[-o --key=value]...");
     }
+    if (only >= CASES || candidates < TASKS || candidates > 1000000)
+        bench_die("bench_lane: cases 0 to %d, %d to 1,000,000 candidates", CASES - 1, TASKS);
     rounds = rounds < 1 ? 1 : rounds > MAX_ROUNDS ? MAX_ROUNDS : rounds;
     make_requests();
     bench_folder("tcld-lane", root);
     snprintf(state, sizeof state, "%s/state", root);
-    if (tc_daemon_start(&(struct tc_daemon_opts){.binary = tcld, .state_dir = state, .args = args}, &d, &e))
+    if (tc_daemon_start(&(struct tc_daemon_opts){.binary = tcld, .state_dir = state, .args = args}, &server, &e))
         bench_die("daemon: %s", e.text);
-    port = tc_daemon_port(d);
-    struct tc_http *h = tc_http_new(tc_daemon_base(d), &e);
+    port = tc_daemon_port(server);
+    struct tc_http *h = tc_http_new(tc_daemon_base(server), &e);
     if (!h)
         bench_die("client: %s", e.text);
     train(h);
+    if (only < 0 || cases[only].beside == SELECTION)
+        post_candidates(h);
     bench(h, "back to back");
     pause_seconds = 0.002;
     bench(h, "now and then");
     bench_report("lane");
     tc_http_free(h);
-    if (tc_daemon_stop(d, 30))
+    if (tc_daemon_stop(server, 30))
         bench_die("daemon: ended with an error");
-    tc_daemon_free(d);
+    tc_daemon_free(server);
     tc_remove_tree(root, NULL);
     tp_buf_free(&small);
     tp_buf_free(&large);

@@ -87,6 +87,23 @@ START_TEST(replay_fails_dies_and_stops_on_demand)
 }
 END_TEST
 
+/* 0.05 s, doubled up to 1 s: 5 pauses in the first 1.55 s, then at most one a second, and always the agent's own end.
+ */
+START_TEST(an_idle_replay_asks_less_and_less)
+{
+    static const char *const wait[] = {"--wait", "--seconds", "2.5", NULL};
+    char text[1000], *log = selected("idle", 2);
+    json_t *j = NULL;
+    double began = tc_now();
+    ck_assert_msg(run("idle", log, wait, &j, text, sizeof text) == 0, "%s", text);
+    ck_assert_double_lt(tc_now() - began, 20);
+    ck_assert_int_eq(tc_int(j, "/accepted", -1), 2);
+    ck_assert_int_ge(tc_int(j, "/idle", -1), 1);
+    ck_assert_int_le(tc_int(j, "/idle", -1), 7);
+    json_decref(j);
+}
+END_TEST
+
 START_TEST(replay_reports_a_program_that_its_log_does_not_know)
 {
     static const char *const none[] = {NULL};
@@ -139,6 +156,7 @@ int main(void)
     TCase *tc = bb_case(s, "agents", 60);
     tcase_add_test(tc, replay_answers_every_lease_and_ends);
     tcase_add_test(tc, replay_fails_dies_and_stops_on_demand);
+    tcase_add_test(tc, an_idle_replay_asks_less_and_less);
     tcase_add_test(tc, replay_reports_a_program_that_its_log_does_not_know);
     tcase_add_test(tc, replay_says_what_is_wrong);
     tcase_add_test(tc, the_tvm_agent_speaks_http_without_tvm);

@@ -1,97 +1,10 @@
-/* Candidates, selections, leases: what every route does and every way in which it refuses.
+/* Candidates and selections: what every route does and every way in which it refuses.
  *
- * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet. No clock
- * decides but as a generous upper bound; the one test of expiry waits for a lease of one second. */
-#include "tests/http/suite.h"
+ * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet. */
+#include "tests/http/pool.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Lines of programs from .. from + n - 1 without a result. */
-static struct bb_text unmeasured(int from, int n)
-{
-    struct bb_text part[512], nl = {(char *)"\n", 1};
-    for (int i = 0; i < n; i++) {
-        part[2 * i] = bb_unmeasured(from + i);
-        part[2 * i + 1] = nl;
-    }
-    return bb_join(part, (size_t)n * 2);
-}
-
-static struct bb_reply *post(const char *hw, const char *what, struct bb_text t)
-{
-    return bb_lines(t.p, t.n, "/v1/hardware/%s/%s", hw, what);
-}
-
-static void pool(const char *hw, int from, int n)
-{
-    bb_counts(post(hw, "candidates", unmeasured(from, n)), n, 0, 0);
-}
-
-/* {pooled, selected, leased, measured, failed} of the hardware */
-#define counts_are(hw, ...)                                                                                            \
-    do {                                                                                                               \
-        const int want_[] = {__VA_ARGS__};                                                                             \
-        check_counts(__LINE__, hw, want_);                                                                             \
-    } while (0)
-static void check_counts(int line, const char *hw, const int want[5])
-{
-    static const char *const state[] = {"pooled", "selected", "leased", "measured", "failed"};
-    struct bb_reply *r = bb_get("/v1/hardware/%s", hw);
-    bb_status(r, 200);
-    for (int i = 0; i < 5; i++) {
-        int64_t got = tc_int(r->json, bb_printf("/counts/candidates/%s", state[i]).p, -1);
-        if (got != want[i])
-            bb_fail_at(__FILE__, line, "%s: %lld %s, not %d", hw, (long long)got, state[i], want[i]);
-    }
-}
-
-static json_t *ended(const char *hw, const char *body)
-{
-    struct bb_reply *r = bb_json("POST", body, "/v1/hardware/%s/selections", hw);
-    bb_status(r, 202);
-    ck_assert_str_eq(tc_str(r->json, "/kind"), "selection");
-    ck_assert_str_eq(bb_header(r, "Location"), bb_printf("/v1/jobs/%d", (int)tc_int(r->json, "/id", 0)).p);
-    return bb_wait(tc_int(r->json, "/id", 0));
-}
-
-static const json_t *chosen(const char *hw, const char *body)
-{
-    json_t *j = ended(hw, body);
-    ck_assert_msg(!strcmp(tc_str(j, "/state"), "succeeded"), "%s", json_dumps(j, 0));
-    return json_object_get(j, "result");
-}
-
-static struct bb_reply *lease(const char *hw, const char *agent, int max, double ttl)
-{
-    struct bb_reply *r =
-        bb_json("POST", bb_printf("{\"agent\": \"%s\", \"max\": %d, \"ttl_seconds\": %g}", agent, max, ttl).p,
-                "/v1/hardware/%s/leases", hw);
-    bb_status(r, 200);
-    return r;
-}
-
-static size_t leased(const struct bb_reply *r)
-{
-    return json_array_size(json_object_get(r->json, "candidates"));
-}
-
-static int64_t leased_id(const struct bb_reply *r, size_t i)
-{
-    return tc_int(json_array_get(json_object_get(r->json, "candidates"), i), "/id", 0);
-}
-
-/* The i-th leased record with a result, as a line. */
-static struct bb_text answer(const struct bb_reply *r, size_t i, const char *result)
-{
-    const json_t *rec = json_object_get(json_array_get(json_object_get(r->json, "candidates"), i), "record");
-    char *inputs = json_dumps(json_object_get(rec, "i"), 0);
-    struct bb_text t = bb_printf("{\"i\": %s, \"r\": %s, \"v\": \"v0.6\"}\n", inputs, result);
-    free(inputs);
-    return t;
-}
 
 /* ---- candidates ---- */
 
@@ -364,6 +277,7 @@ START_TEST(bad_selections_are_refused)
     bb_problem(bb_json("POST", "{\"budget\": 3}", "/v1/hardware/none-such/selections"), 404, "unknown-hardware");
     bb_problem(bb_json("POST", "{\"budget\": 3}", "/v1/hardware/unselected/selections?x=1"), 400, "bad-parameter");
     bb_problem(bb_get("/v1/hardware/unselected/selections"), 405, "method-not-allowed");
+    control_bodies_only("/v1/hardware/unselected/selections");
     counts_are("unselected", 3, 0, 0, 0, 0);
 }
 END_TEST
@@ -390,208 +304,6 @@ START_TEST(a_waiting_selection_can_be_cancelled_and_an_equal_one_is_the_first)
 }
 END_TEST
 
-/* ---- leases ---- */
-
-START_TEST(a_lease_holds_the_highest_scores_as_records)
-{
-    bb_put_hardware("lease");
-    pool("lease", 0, 40);
-    const json_t *list = json_object_get(chosen("lease", "{\"budget\": 10}"), "selected");
-    struct bb_reply *r = lease("lease", "rack7-n3", 4, 60), *s = lease("lease", "rack7-n4", 100, 60);
-    ck_assert_uint_eq(leased(r), 4);
-    ck_assert_uint_eq(strlen(tc_str(r->json, "/lease")), 32);
-    ck_assert_str_ne(tc_str(r->json, "/lease"), tc_str(s->json, "/lease"));
-    ck_assert_uint_eq(strlen(tc_str(r->json, "/expires")) >= 20, 1);
-    for (size_t i = 0; i < 4; i++) {
-        ck_assert_int_eq(leased_id(r, i), tc_int(json_array_get(list, i), "/id", 0));
-        bb_counts(post("lease", "candidates", answer(r, i, "[[1], 0, 1, 1]")), 0, 1, 0);
-    }
-    ck_assert_uint_eq(leased(s), 5); /* an equal share of 10 by two */
-    counts_are("lease", 30, 1, 9, 0, 0);
-    struct bb_reply *c = bb_get("/v1/hardware/lease/candidates?state=leased&limit=1");
-    ck_assert_ptr_nonnull(strstr(tc_str(c->json, "/items/0/agent"), "rack7-n"));
-    ck_assert_ptr_nonnull(tc_str(c->json, "/items/0/expires"));
-    ck_assert_ptr_null(strstr(c->body, tc_str(r->json, "/lease"))); /* a token is its holder's alone */
-}
-END_TEST
-
-START_TEST(nothing_selected_is_an_empty_lease)
-{
-    bb_put_hardware("idle");
-    for (int i = 0; i < 2; i++) {
-        struct bb_reply *r = lease("idle", "a", 4, 60);
-        ck_assert(json_is_null(json_object_get(r->json, "lease")));
-        ck_assert(json_is_array(json_object_get(r->json, "candidates")));
-        ck_assert_uint_eq(leased(r), 0);
-        if (i == 0)
-            pool("idle", 0, 3); /* pooled is not selected */
-    }
-}
-END_TEST
-
-START_TEST(a_measurement_closes_a_lease_whoever_posts_it)
-{
-    bb_put_hardware("closing");
-    pool("closing", 0, 10);
-    chosen("closing", "{\"fraction\": 1}");
-    struct bb_reply *l = lease("closing", "a", 3, 60);
-    struct bb_text good = answer(l, 0, "[[0.001], 0, 0.1, 1700000000]"),
-                   bad = answer(l, 1, "[[1e+10], 4, 0.1, 1700000000]");
-    bb_counts(post("closing", "measurements?agent=b", good), 1, 0, 0);
-    counts_are("closing", 0, 7, 2, 1, 0);
-    bb_counts(post("closing", "measurements?agent=a", good), 0, 1, 0); /* no answer came: posted again */
-    bb_counts(post("closing", "measurements", bad), 1, 0, 0);
-    counts_are("closing", 0, 7, 1, 1, 1);
-    bb_counts(post("closing", "measurements", answer(l, 2, "[[0.002], 0, 0.1, 1700000000]")), 1, 0, 0);
-    counts_are("closing", 0, 7, 0, 2, 1);
-    bb_problem(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(l->json, "/lease")), 404, "unknown-lease");
-    bb_counts(post("closing", "candidates", good), 0, 1, 0);
-    bb_counts(post("closing", "candidates", bad), 0, 1, 0);
-    ck_assert_uint_eq(leased(lease("closing", "a", 100, 60)), 7);
-}
-END_TEST
-
-START_TEST(a_duplicate_measurement_closes_a_lease_too)
-{
-    bb_put_hardware("again");
-    bb_counts(post("again", "measurements", bb_records(0, 1)), 1, 0, 0);
-    bb_counts(post("again", "candidates?repeat=2", unmeasured(0, 1)), 1, 0, 0);
-    chosen("again", "{\"budget\": 1}");
-    ck_assert_uint_eq(leased(lease("again", "a", 1, 60)), 1);
-    bb_counts(post("again", "measurements", bb_records(0, 1)), 0, 1, 0);
-    counts_are("again", 0, 1, 0, 0, 0);
-    struct bb_reply *l = lease("again", "a", 1, 60);
-    ck_assert_uint_eq(leased(l), 1);
-    bb_counts(post("again", "measurements", answer(l, 0, "[[0.5], 0, 0.1, 1700000001]")), 1, 0, 0);
-    counts_are("again", 0, 0, 0, 1, 0);
-}
-END_TEST
-
-START_TEST(a_returned_lease_can_be_taken_at_once)
-{
-    bb_put_hardware("returning");
-    pool("returning", 0, 6);
-    chosen("returning", "{\"fraction\": 1}");
-    struct bb_reply *l = lease("returning", "a", 6, 600);
-    bb_counts(post("returning", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
-    struct bb_reply *r = bb_delete("/v1/leases/%s", tc_str(l->json, "/lease"));
-    bb_status(r, 200);
-    ck_assert_int_eq(tc_int(r->json, "/returned", -1), 5);
-    counts_are("returning", 0, 5, 0, 1, 0);
-    bb_problem(bb_delete("/v1/leases/%s", tc_str(l->json, "/lease")), 404, "unknown-lease");
-    ck_assert_uint_eq(leased(lease("returning", "b", 6, 600)), 5);
-}
-END_TEST
-
-START_TEST(a_lease_that_runs_out_gives_back_and_a_renewed_one_does_not)
-{
-    bb_put_hardware("expiring");
-    pool("expiring", 0, 8);
-    chosen("expiring", "{\"fraction\": 1}");
-    struct bb_reply *dies = lease("expiring", "a", 3, 1), *lives = lease("expiring", "b", 3, 1);
-    struct bb_reply *r =
-        bb_json("POST", "{\"ttl_seconds\": 600}", "/v1/leases/%s/renew", tc_str(lives->json, "/lease"));
-    bb_status(r, 200);
-    ck_assert_str_eq(tc_str(r->json, "/lease"), tc_str(lives->json, "/lease"));
-    ck_assert_str_gt(tc_str(r->json, "/expires"), tc_str(lives->json, "/expires"));
-    ck_assert_int_eq(tc_int(r->json, "/open", -1), 3);
-    for (int i = 0; i < 300; i++) { /* the sweep sees to it, without anybody asking for a lease */
-        tc_sleep(0.1);
-        r = bb_get("/v1/hardware/expiring");
-        if (tc_int(r->json, "/counts/candidates/leased", -1) == 3)
-            break;
-    }
-    counts_are("expiring", 0, 5, 3, 0, 0);
-    bb_problem(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(dies->json, "/lease")), 404, "unknown-lease");
-    bb_problem(bb_delete("/v1/leases/%s", tc_str(dies->json, "/lease")), 404, "unknown-lease");
-    r = bb_get("/metrics");
-    ck_assert_ptr_nonnull(strstr(r->body, "tcld_leased_candidates_total{event=\"expired\"} 3"));
-    /* a measurement that comes late counts all the same */
-    bb_counts(post("expiring", "measurements", answer(dies, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
-    counts_are("expiring", 0, 4, 3, 1, 0);
-}
-END_TEST
-
-START_TEST(bad_leases_are_refused)
-{
-    static const struct {
-        const char *body, *slug, *says;
-    } bad[] = {
-        {"", "bad-parameter", "agent"},
-        {"{\"max\": 3}", "bad-parameter", "agent"},
-        {"{\"agent\": \"A\"}", "bad-identifier", "/agent"},
-        {"{\"agent\": \"a\\u0000b\"}", "bad-identifier", "/agent"},
-        {"{\"agent\": 7}", "bad-identifier", "/agent"},
-        {"{\"agent\": \"a\", \"max\": 0}", "bad-parameter", "/max"},
-        {"{\"agent\": \"a\", \"max\": 1025}", "bad-parameter", "1024"},
-        {"{\"agent\": \"a\", \"max\": \"all\"}", "bad-parameter", "/max"},
-        {"{\"agent\": \"a\", \"ttl_seconds\": 0}", "bad-parameter", "/ttl_seconds"},
-        {"{\"agent\": \"a\", \"ttl_seconds\": 86401}", "bad-parameter", "86400"},
-        {"{\"agent\": \"a\", \"ttl\": 60}", "unknown-key", "/ttl"},
-        {"{\"agent\": \"a\"", "bad-body", ""},
-    };
-    bb_put_hardware("unleased");
-    pool("unleased", 0, 3);
-    chosen("unleased", "{\"fraction\": 1}");
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct bb_reply *r = bb_json("POST", bad[i].body, "/v1/hardware/unleased/leases");
-        bb_problem(r, 400, bad[i].slug);
-        ck_assert_msg(strstr(r->body, bad[i].says) != NULL, "%s: %s", bad[i].body, r->body);
-    }
-    bb_problem(bb_json("POST", "{\"agent\": \"a\"}", "/v1/hardware/none-such/leases"), 404, "unknown-hardware");
-    bb_problem(bb_json("POST", "{\"agent\": \"a\"}", "/v1/hardware/unleased/leases?max=3"), 400, "bad-parameter");
-    counts_are("unleased", 0, 3, 0, 0, 0);
-    struct bb_reply *l = lease("unleased", "a", 1, 60);
-    const char *token = tc_str(l->json, "/lease");
-    bb_problem(bb_json("POST", "{\"ttl_seconds\": 0}", "/v1/leases/%s/renew", token), 400, "bad-parameter");
-    bb_problem(bb_json("POST", "{\"ttl_seconds\": 86401}", "/v1/leases/%s/renew", token), 400, "bad-parameter");
-    bb_problem(bb_json("POST", "{\"max\": 1}", "/v1/leases/%s/renew", token), 400, "unknown-key");
-    bb_problem(bb_json("POST", "{", "/v1/leases/%s/renew", token), 400, "bad-body");
-    bb_problem(bb_json("POST", "", "/v1/leases/%s/renew?x=1", token), 400, "bad-parameter");
-    bb_problem(bb_delete("/v1/leases/%s?x=1", token), 400, "bad-parameter");
-    bb_problem(bb_json("POST", "", "/v1/leases/0123/renew"), 404, "unknown-lease");
-    bb_problem(bb_delete("/v1/leases/%%27%%20or%%201=1"), 404, "unknown-lease");
-    bb_problem(bb_get("/v1/leases/%s", token), 405, "method-not-allowed");
-    counts_are("unleased", 0, 2, 1, 0, 0);
-}
-END_TEST
-
-START_TEST(deleting_hardware_takes_pool_and_leases_along)
-{
-    bb_put_hardware("gone");
-    pool("gone", 0, 6);
-    chosen("gone", "{\"budget\": 4}");
-    struct bb_reply *l = lease("gone", "a", 2, 60);
-    bb_counts(post("gone", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
-    bb_problem(bb_delete("/v1/hardware/gone"), 409, "conflict");
-    bb_status(bb_delete("/v1/hardware/gone?purge=true"), 204);
-    bb_problem(bb_delete("/v1/leases/%s", tc_str(l->json, "/lease")), 404, "unknown-lease");
-    bb_put_hardware("gone");
-    counts_are("gone", 0, 0, 0, 0, 0);
-    pool("gone", 0, 6);
-}
-END_TEST
-
-START_TEST(pool_selection_and_leases_survive_a_restart)
-{
-    char *dir = bb_path("kept");
-    struct tc_daemon *d = bb_start(dir, NULL);
-    bb_put_hardware("kept");
-    pool("kept", 0, 9);
-    chosen("kept", "{\"budget\": 6}");
-    struct bb_reply *l = lease("kept", "a", 2, 600);
-    tc_daemon_signal(d, SIGKILL);
-    tc_daemon_wait(d, 30);
-    tc_daemon_free(d);
-    d = bb_start(dir, NULL);
-    counts_are("kept", 3, 4, 2, 0, 0);
-    bb_status(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(l->json, "/lease")), 200);
-    bb_counts(post("kept", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
-    counts_are("kept", 3, 4, 1, 1, 0);
-    bb_stop(d);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("http/candidates");
@@ -609,17 +321,7 @@ int main(void)
     tcase_add_test(tc, a_selection_uses_the_model_and_what_is_measured);
     tcase_add_test(tc, bad_selections_are_refused);
     tcase_add_test(tc, a_waiting_selection_can_be_cancelled_and_an_equal_one_is_the_first);
-    tc = bb_case(s, "leases", 60);
-    tcase_add_test(tc, a_lease_holds_the_highest_scores_as_records);
-    tcase_add_test(tc, nothing_selected_is_an_empty_lease);
-    tcase_add_test(tc, a_measurement_closes_a_lease_whoever_posts_it);
-    tcase_add_test(tc, a_duplicate_measurement_closes_a_lease_too);
-    tcase_add_test(tc, a_returned_lease_can_be_taken_at_once);
-    tcase_add_test(tc, a_lease_that_runs_out_gives_back_and_a_renewed_one_does_not);
-    tcase_add_test(tc, bad_leases_are_refused);
-    tcase_add_test(tc, deleting_hardware_takes_pool_and_leases_along);
     tc = bb_case_own(s, "daemons of their own", 60);
     tcase_add_test(tc, the_pool_of_a_hardware_is_limited);
-    tcase_add_test(tc, pool_selection_and_leases_survive_a_restart);
     return bb_main(s);
 }

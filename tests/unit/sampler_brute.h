@@ -121,6 +121,7 @@ static inline void brute_scale(struct brute *b)
         if (isfinite(b->d2[i]))
             v[m++] = b->d2[i];
     }
+    m = b->cap_quantile > 0 ? m : 0;
     if (m == 0 && b->cells.k) {
         for (size_t i = 0; i < b->p->n; i++)
             v[m++] = 2.0 * (double)b->cells.distance[i];

@@ -66,6 +66,22 @@ START_TEST(the_weighted_sum_is_exact_too)
 }
 END_TEST
 
+START_TEST(the_cap_can_be_a_quantile)
+{
+    for (uint64_t seed = 0; seed < (SANITIZED ? 2 : 6); seed++) {
+        struct sampler_pool s;
+        struct ts_opts o;
+        ts_defaults(&o);
+        o.cap = seed % 2 ? 0.95 : 0.5;
+        o.seed = seed;
+        o.rounds = 3;
+        sampler_pool_init(&s, 200, 6, 8, 2, seed % 3 ? 12 : 0, 400 + seed);
+        compare(&s, &o, 50);
+        sampler_pool_free(&s);
+    }
+}
+END_TEST
+
 START_TEST(without_cells_seats_are_the_tasks)
 {
     for (uint64_t seed = 0; seed < (SANITIZED ? 2 : 6); seed++) {
@@ -90,6 +106,7 @@ int main(void)
     TCase *c = tcase_create("greedy");
     tcase_add_loop_test(c, lazy_greedy_is_full_greedy, 0, sizeof greedy / sizeof *greedy);
     tcase_add_test(c, the_weighted_sum_is_exact_too);
+    tcase_add_test(c, the_cap_can_be_a_quantile);
     tcase_add_test(c, without_cells_seats_are_the_tasks);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

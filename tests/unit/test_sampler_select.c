@@ -373,7 +373,7 @@ START_TEST(what_cannot_be_is_refused)
     BAD_OPTION(weights.u, NAN);
     BAD_OPTION(weights.f, INFINITY);
     BAD_OPTION(alpha, 0.0);
-    BAD_OPTION(cap, 0.0);
+    BAD_OPTION(cap, -0.1);
     BAD_OPTION(cap, 1.5);
     BAD_OPTION(noise, NAN);
     BAD_POOL(n, (size_t)TS_MAX_POOL + 1);
