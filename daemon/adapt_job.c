@@ -7,6 +7,7 @@
 
 #include "ckd/adapt.h"
 #include "daemon/dialect.h"
+#include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
@@ -428,6 +429,8 @@ static int publish_ac(struct run *x, struct tp_err *e)
     p->tasks = x->set.data.ds->n_tasks;
     if (parent != 0)
         p->parents[p->n_parents++] = parent;
+    if (activate)
+        td_drift_trained(x->d->drift, x->hw.name, x->watermark);
     rc = td_registry_publish_with(x->d->registry, m, p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     if (rc != 0)
         goto out;

@@ -26,6 +26,7 @@ struct rule {
 
 struct td_auth {
     struct td_tokens *tokens;
+    bool insecure;        /* beyond loopback without tokens: the network is trusted, whatever its names */
     pthread_mutex_t lock; /* guards what follows */
     bool tokens_on;
     int n_rules; /* -1: no unix_peers */
@@ -183,6 +184,7 @@ int td_auth_new(const struct td_config *c, struct td_auth **out, struct tp_err *
         free(a);
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory");
     }
+    a->insecure = c->insecure;
     pthread_mutex_init(&a->lock, NULL);
     if ((rc = td_auth_reload(a, c, e)) != 0) {
         td_auth_free(a);
@@ -216,6 +218,20 @@ static bool same_host(const char *origin, const char *host)
     const char *at = strstr(origin, "://");
 
     return at && host && strcasecmp(at + 3, host) == 0;
+}
+
+/* An address or localhost, with or without a port: what no name server can make of another name. */
+static bool fixed_host(const char *host)
+{
+    char name[INET6_ADDRSTRLEN + 3];
+    struct in_addr v4;
+    size_t n = host[0] == '[' ? strcspn(host, "]") : strcspn(host, ":");
+
+    if (n >= sizeof name)
+        return false;
+    memcpy(name, host, n);
+    name[n] = '\0';
+    return name[0] == '[' || strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, &v4) == 1;
 }
 
 static int by_token(struct td_auth *a, const char *given, int64_t now_us, enum td_role need, struct td_grant *g,
@@ -262,6 +278,10 @@ int td_auth_check(struct td_auth *a, const struct td_credentials *c, int64_t now
     if (!tokens_on && !peers_on) {
         if (c->change && c->origin && !same_host(c->origin, c->host))
             return tp_fail(e, TP_E_FORBIDDEN, "web pages of other hosts may not change anything here");
+        if (c->change && c->origin && !a->insecure && !fixed_host(c->host))
+            return tp_fail(e, TP_E_FORBIDDEN,
+                           "without tokens a web page may change something only by an address or as localhost: any "
+                           "page could give this host a name of its own");
         g->role = TD_ROLE_OPERATE;
         return 0;
     }

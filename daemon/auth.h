@@ -2,7 +2,8 @@
  *
  * Without a tokens_file every request may do everything (the daemon then listens on loopback and unix sockets only,
  * or was told to be insecure), but for what a web page sends: one whose Origin is another host than its Host gets no
- * change done. Over a unix socket the kernel says who the peer is: root and the daemon's own user may do everything,
+ * change done, nor, unless told to be insecure, one that calls the daemon by a name other than localhost (DNS
+ rebinding). Over a unix socket the kernel says who the peer is: root and the daemon's own user may do everything,
  * others what unix_peers gives them. A token that is given is used in any case, so that it can also take rights away.
  */
 #ifndef TD_AUTH_H

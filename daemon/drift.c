@@ -88,6 +88,19 @@ void td_drift_forget(struct td_drift *x, const char *hardware)
     pthread_mutex_unlock(&x->mu);
 }
 
+void td_drift_trained(struct td_drift *x, const char *hardware, int64_t watermark)
+{
+    struct track *t;
+
+    if (x == NULL)
+        return;
+    pthread_mutex_lock(&x->mu);
+    t = find_locked(x, hardware, true);
+    if (t != NULL && t->seen < watermark)
+        t->seen = watermark;
+    pthread_mutex_unlock(&x->mu);
+}
+
 static int ascending(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;

@@ -33,6 +33,9 @@ bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view
 void td_drift_add(struct td_drift *x, const char *hardware, int64_t model, double predicted, double measured);
 void td_drift_forget(struct td_drift *x, const char *hardware);
 
+/* A model was trained on measurements up to this id: from now on they are not compared, a model knows them. */
+void td_drift_trained(struct td_drift *x, const char *hardware, int64_t watermark);
+
 /* Compare what was measured since the last look; *n = how many. Gauges follow. A hardware that is gone or has no model
  * is no error. NO_MEMORY, IO. */
 int td_drift_look(struct td_daemon *d, struct st_reader *r, const char *hardware, int *n, struct tp_err *e);

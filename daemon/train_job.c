@@ -7,6 +7,7 @@
 
 #include "daemon/adapt_job.h"
 #include "daemon/dialect.h"
+#include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -33,6 +34,7 @@ struct run {
     struct td_train_params params;
     struct st_reader *reader;
     struct st_hardware hw;
+    int64_t watermark; /* newest measurement before the data was read */
     struct td_train_set set;
     struct tm_model *model; /* the challenger */
     int64_t parent;         /* 0: fresh weights */
@@ -84,8 +86,14 @@ static int load(struct run *x, struct tp_err *e)
                                  .seed = (uint64_t)x->params.seed,
                                  .progress = loading,
                                  .arg = x};
+    struct st_counts c;
+    int rc;
 
     report(x, "load", 0);
+    rc = st_hardware_counts(x->reader, x->hw.id, &c, e);
+    if (rc != 0)
+        return rc;
+    x->watermark = c.newest_measurement_id;
     return td_train_set_load(x->reader, &want, &x->set, e);
 }
 
@@ -249,6 +257,8 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
         tm_model_free(m);
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
     } else {
+        if (activate)
+            td_drift_trained(x->d->drift, x->hw.name, x->watermark);
         rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     }
     if (rc == 0) {

@@ -365,6 +365,12 @@ START_TEST(web_pages_of_other_hosts_change_nothing)
                403, "forbidden");
     bb_problem(bb_call(&(struct tc_request){.method = "DELETE", .path = "/v1/hardware/page", .headers = evil}), 403,
                "forbidden");
+    const char *rebound[] = {"Origin: http://evil.example:8723", "Host: evil.example:8723", NULL};
+    const char *named[] = {"Origin: http://localhost", "Host: localhost", NULL};
+    bb_problem(bb_call(&(struct tc_request){.method = "DELETE", .path = "/v1/hardware/page", .headers = rebound}), 403,
+               "forbidden");
+    bb_problem(bb_call(&(struct tc_request){.method = "DELETE", .path = "/v1/hardware/nobody", .headers = named}), 404,
+               "unknown-hardware");
     bb_status(bb_call(&(struct tc_request){.path = "/v1", .headers = evil}), 200);
     bb_status(bb_call(&(struct tc_request){.method = "DELETE", .path = "/v1/hardware/page", .headers = own}), 204);
     bb_stop(d);
