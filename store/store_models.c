@@ -209,10 +209,25 @@ struct activate {
     int64_t id;
 };
 
+enum { ROLE_SIZE = 8 };
+
+static int whose(struct st_db *db, int64_t id, char role[ROLE_SIZE], char owner[ST_ID_MAX + 1], struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
+    st_q_int(&q, id);
+    int rc = st_q_step(&q, e);
+    if (rc > 0) {
+        st_col_copy(&q, 0, role, ROLE_SIZE);
+        st_col_copy(&q, 1, owner, ST_ID_MAX + 1);
+    }
+    st_q_end(&q);
+    return rc > 0 ? 0 : rc < 0 ? rc : unknown(e, id);
+}
+
 static int activate(struct st_db *db, void *arg, struct tp_err *e)
 {
     const struct activate *a = arg;
-    char family[ST_ID_MAX + 1], role[8], owner[ST_ID_MAX + 1];
+    char family[ST_ID_MAX + 1], role[ROLE_SIZE], owner[ST_ID_MAX + 1];
     struct st_q q = st_q_begin(db, ST_SQL_W_HW_FIND);
     st_q_text(&q, a->hardware);
     int rc = st_q_step(&q, e);
@@ -222,16 +237,8 @@ static int activate(struct st_db *db, void *arg, struct tp_err *e)
     if (rc <= 0)
         return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
 
-    q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
-    st_q_int(&q, a->id);
-    rc = st_q_step(&q, e);
-    if (rc > 0) {
-        st_col_copy(&q, 0, role, sizeof role);
-        st_col_copy(&q, 1, owner, sizeof owner);
-    }
-    st_q_end(&q);
-    if (rc <= 0)
-        return rc < 0 ? rc : unknown(e, a->id);
+    if ((rc = whose(db, a->id, role, owner, e)) != 0)
+        return rc;
 
     bool ac = strcmp(role, "ac") == 0;
     if (strcmp(owner, ac ? a->hardware : family))
@@ -248,23 +255,15 @@ int st_model_activate(struct st_store *s, const char *hardware, int64_t id, stru
 static int activate_kb(struct st_db *db, void *arg, struct tp_err *e)
 {
     const struct activate *a = arg; /* hardware: the family */
-    char role[8], owner[ST_ID_MAX + 1];
+    char role[ROLE_SIZE], owner[ST_ID_MAX + 1];
     int64_t present;
     struct st_q q = st_q_begin(db, ST_SQL_R_FAMILY_KB);
     st_q_text(&q, a->hardware);
     int rc = st_q_first(&q, &present, e);
     if (rc <= 0)
         return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_FAMILY, "no hardware belongs to a family \"%.63s\"", a->hardware);
-    q = st_q_begin(db, ST_SQL_W_MODEL_FIND);
-    st_q_int(&q, a->id);
-    rc = st_q_step(&q, e);
-    if (rc > 0) {
-        st_col_copy(&q, 0, role, sizeof role);
-        st_col_copy(&q, 1, owner, sizeof owner);
-    }
-    st_q_end(&q);
-    if (rc <= 0)
-        return rc < 0 ? rc : unknown(e, a->id);
+    if ((rc = whose(db, a->id, role, owner, e)) != 0)
+        return rc;
     if (strcmp(role, "kb") || strcmp(owner, a->hardware))
         return tp_fail(e, TP_E_CONFLICT, "model %lld is no knowledge base of family \"%.63s\"", (long long)a->id,
                        a->hardware);
