@@ -28,7 +28,14 @@
 #include <time.h>
 #include <uv.h>
 
-enum { TICK_MS = 1000, DRAIN_TICK_MS = 20, STREAM_WAKE_TICKS = 15, PROBE_TICKS = 2, PATIENCE_AFTER_CUT_MS = 20000 };
+enum {
+    TICK_MS = 1000,
+    DRAIN_TICK_MS = 20,
+    DRAIN_LEAST_MS = 250, /* while anybody is connected */
+    STREAM_WAKE_TICKS = 15,
+    PROBE_TICKS = 2,
+    PATIENCE_AFTER_CUT_MS = 20000
+};
 
 struct td_control {
     struct td_daemon *d;
@@ -37,7 +44,7 @@ struct td_control {
     uv_timer_t tick, drain, watchdog;
     unsigned ticks;
     int stops; /* signals to stop so far */
-    int64_t drain_until, give_up;
+    int64_t drain_from, drain_until, give_up;
     bool cut;
     int status;
     unsigned long predict_done, express_done, api_done; /* at the last look of the watchdog */
@@ -143,13 +150,20 @@ static void finish(struct td_control *c, int status)
     uv_stop(&c->loop);
 }
 
+/* Nothing is in flight, and who connected just before has had the time to say what for. */
+static bool drained(struct td_control *c, int64_t now)
+{
+    return td_server_busy(c->d->server) == 0 &&
+           (td_server_connections(c->d->server) == 0 || now >= c->drain_from + DRAIN_LEAST_MS || c->stops > 1);
+}
+
 static void on_drain(uv_timer_t *t)
 {
     struct td_control *c = t->data;
     struct td_server *s = c->d->server;
     int64_t now = now_ms();
 
-    if (td_server_busy(s) == 0 || (c->cut && td_server_suspended(s) == 0)) {
+    if (drained(c, now) || (c->cut && td_server_suspended(s) == 0)) {
         finish(c, 0);
         return;
     }
@@ -175,8 +189,9 @@ static void on_stop(uv_signal_t *h, int signum)
     td_notify("STOPPING=1\nSTATUS=Draining");
     atomic_store(&c->d->draining, true);
     td_server_quiesce(c->d->server);
-    c->drain_until = now_ms() + c->d->config.drain_seconds * 1000;
-    uv_timer_start(&c->drain, on_drain, 0, DRAIN_TICK_MS);
+    c->drain_from = now_ms();
+    c->drain_until = c->drain_from + c->d->config.drain_seconds * 1000;
+    uv_timer_start(&c->drain, on_drain, DRAIN_TICK_MS, DRAIN_TICK_MS);
 }
 
 /* ---- reload ---- */

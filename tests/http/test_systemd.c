@@ -87,6 +87,7 @@ static pid_t activate(int listener, const char *state)
     if (pid)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGTERM, SIG_DFL); /* Check's handler ends the whole test */
     char own[32], log[300];
     snprintf(own, sizeof own, "%d", (int)getpid());
     snprintf(log, sizeof log, "%s.log", state);
@@ -153,6 +154,7 @@ START_TEST(a_restart_refuses_no_connection_when_the_socket_is_systemds)
         int before = caller.answered, status = -1;
         for (double until = tc_now() + 60; tc_now() < until && caller.answered < before + 20 && !caller.problem[0];)
             tc_sleep(0.01);
+        ck_assert_msg(!caller.problem[0], "round %d: %s; log %s.log", i, caller.problem, state);
         kill(pid, SIGTERM);
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);
         ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "round %d: status %x; log %s.log", i, status,
