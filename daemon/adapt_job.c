@@ -38,7 +38,6 @@ struct run {
     struct st_reader *reader;
     struct st_hardware hw;
     struct tclfeat_hw feat;
-    int64_t watermark; /* newest measurement before the data was read */
     struct td_train_set set;
     struct td_older older;
     int64_t kb_id; /* the knowledge base that the job began with; 0 none */
@@ -170,16 +169,13 @@ static int load(struct run *x, struct tp_err *e)
                                  .seed = (uint64_t)x->params.seed,
                                  .progress = loading,
                                  .arg = x};
-    struct st_counts c;
-    int rc;
+    int rc = 0;
 
     report(x, "load", 0);
-    rc = st_hardware_counts(x->reader, x->hw.id, &c, e);
-    if (rc == 0 && x->kb_id != 0)
+    if (x->kb_id != 0)
         rc = td_registry_load_kb(x->d->registry, x->reader, x->kb_id, &x->kb, e);
     if (rc != 0)
         return rc;
-    x->watermark = c.newest_measurement_id;
     if (x->kb != NULL)
         want.features = x->kb->model->features;
     rc = td_train_set_load(x->reader, &want, &x->set, e);
@@ -275,7 +271,7 @@ static void put_learned(struct tp_buf *b, const struct tk_learned *l)
 /* How the AC came about: the members that row, file and result have in common, without braces. */
 static void put_ac_story(struct tp_buf *b, const struct run *x)
 {
-    tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"gate\": ", (long long)x->watermark);
+    tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"gate\": ", (long long)x->set.watermark);
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, &x->s.cl);
@@ -431,7 +427,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     if (parent != 0)
         p->parents[p->n_parents++] = parent;
     if (activate)
-        td_drift_trained(x->d->drift, x->hw.name, x->watermark);
+        td_drift_trained(x->d->drift, x->hw.name, x->set.watermark);
     rc = td_registry_publish_with(x->d->registry, m, p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     if (rc != 0)
         goto out;
@@ -476,9 +472,8 @@ static int put_older(struct run *x, struct tp_buf *b, struct tp_err *e)
 
 static void put_new_kb(struct tp_buf *b, const struct run *x)
 {
-    tp_buf_printf(b,
-                  "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ", (long long)x->watermark,
-                  x->kb_id == 0 ? "founded" : "accepted");
+    tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ",
+                  (long long)x->set.watermark, x->kb_id == 0 ? "founded" : "accepted");
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, x->kb_id == 0 ? &x->s.cl : &x->s.kd);

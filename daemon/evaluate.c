@@ -64,19 +64,12 @@ int td_evaluate_params_read(struct td_evaluate_params *p, const char *json, stru
     return rc;
 }
 
-static void report(struct run *x, const char *phase, double progress)
-{
-    x->state.phase = phase;
-    x->state.progress = progress;
-    td_job_progress(x->job, &x->state);
-}
-
 /* ---- load ---- */
 static int loading(void *arg, double share)
 {
     struct run *x = arg;
 
-    report(x, "load", share * LOADED);
+    td_job_phase(x->job, &x->state, "load", share * LOADED);
     return td_job_cancelled(x->job);
 }
 
@@ -86,7 +79,7 @@ static int load(struct run *x, struct tp_err *e)
     uint32_t valid = 0;
     int rc;
 
-    report(x, "load", 0);
+    td_job_phase(x->job, &x->state, "load", 0);
     rc = td_train_load(x->reader, &want, &x->data, e);
     if (rc != 0)
         return rc;
@@ -144,7 +137,7 @@ static int predict(struct run *x, struct tp_err *e)
     for (uint32_t at = 0; at < ds->n && rc == 0; at += CHUNK) {
         uint32_t end = ds->n - at < CHUNK ? ds->n : at + CHUNK;
 
-        report(x, "predict", LOADED + (PREDICTED - LOADED) * at / ds->n);
+        td_job_phase(x->job, &x->state, "predict", LOADED + (PREDICTED - LOADED) * at / ds->n);
         if (td_job_cancelled(x->job)) {
             rc = tp_fail(e, TP_E_CANCELLED, "cancelled");
             goto out;
@@ -424,7 +417,7 @@ static int measure(struct run *x, char **result, struct tp_err *e)
     char *kept = NULL;
     int rc;
 
-    report(x, "measure", PREDICTED);
+    td_job_phase(x->job, &x->state, "measure", PREDICTED);
     tp_buf_printf(&b, "{\"source\": \"evaluate\", \"model\": %lld, \"role\": \"%s\", \"hardware\": \"%s\", ",
                   (long long)x->s->id, x->s->role, x->hw.name);
     tp_buf_printf(&b, "\"calibration\": %d, \"job\": %lld, \"holdout\": \"%s\", \"held_out\": ", x->s->calibration,

@@ -15,25 +15,16 @@
 static const char *const no_query[] = {NULL};
 
 /* ---- list ---- */
-struct page {
-    struct tp_buf out;
-    int n, limit;
-    int64_t last;
-    bool more;
-};
-
 static int put_candidate(void *arg, const struct st_candidate *c)
 {
-    struct page *p = arg;
+    struct td_page *p = arg;
 
-    if (p->n == p->limit) {
-        p->more = true;
+    if (!td_page_add(p, c->id))
         return 1;
-    }
     tp_buf_printf(&p->out,
-                  "%s{\"id\": %lld, \"task\": \"%s\", \"state\": \"%s\", \"repeat\": %lld, \"measurements\": %lld",
-                  p->n++ > 0 ? ", " : "", (long long)c->id, c->task_id, st_candidate_state_name(c->state),
-                  (long long)c->repeat, (long long)c->measurements);
+                  "{\"id\": %lld, \"task\": \"%s\", \"state\": \"%s\", \"repeat\": %lld, \"measurements\": %lld",
+                  (long long)c->id, c->task_id, st_candidate_state_name(c->state), (long long)c->repeat,
+                  (long long)c->measurements);
     td_put_num(&p->out, "score", c->score);
     td_put_num(&p->out, "r", c->r);
     td_put_num(&p->out, "d", c->d);
@@ -50,7 +41,6 @@ static int put_candidate(void *arg, const struct st_candidate *c)
     tp_buf_puts(&p->out, ", \"created\": ");
     td_json_time(&p->out, c->created);
     tp_buf_putc(&p->out, '}');
-    p->last = c->id;
     return 0;
 }
 
@@ -70,7 +60,7 @@ static int read_state(const char *name, int *state, struct tp_err *e)
 void td_h_candidates_get(struct td_request *r)
 {
     static const char *const query[] = {"state", "limit", "cursor", NULL};
-    struct page p = {0};
+    struct td_page p = {0};
     struct st_hardware hw = {0};
     struct tp_err e = {0};
     int64_t after;
@@ -91,7 +81,7 @@ void td_h_candidates_get(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
-    td_page_end_id(&p.out, p.more ? p.last : 0);
+    td_page_end_id(&p);
     td_reply_json(r, 200, &p.out);
 }
 
@@ -243,7 +233,7 @@ static int read_ttl(const struct td_daemon *d, const json_t *body, int64_t *ttl,
 
 static int put_leased(void *arg, const struct st_candidate *c, const struct tp_record *rec)
 {
-    struct page *p = arg;
+    struct td_page *p = arg;
 
     tp_buf_printf(&p->out, "%s{\"id\": %lld, \"record\": ", p->n++ > 0 ? ", " : "", (long long)c->id);
     tp_record_emit(rec, &p->out);
@@ -269,7 +259,7 @@ void td_h_leases(struct td_request *r)
     int64_t most = d->config.limit_lease_candidates, longest = d->config.lease_max_seconds * 1000;
     struct st_lease_ask ask = {.hardware = td_req_param(r, 0), .agent = agent};
     struct st_lease lease = {0};
-    struct page p = {0};
+    struct td_page p = {0};
     struct tp_err e = {0};
     json_t *body = NULL;
     int rc;

@@ -7,23 +7,13 @@
 #include <string.h>
 
 /* ---- evaluations ---- */
-struct page {
-    struct tp_buf out;
-    int n, limit;
-    int64_t last;
-    bool more;
-};
-
 static int put_evaluation(void *arg, const struct st_evaluation *v)
 {
-    struct page *p = arg;
+    struct td_page *p = arg;
 
-    if (p->n == p->limit) {
-        p->more = true;
+    if (!td_page_add(p, v->id))
         return 1;
-    }
-    tp_buf_printf(&p->out, "%s{\"id\": %lld, \"model\": %lld, \"job\": ", p->n++ > 0 ? ", " : "", (long long)v->id,
-                  (long long)v->model);
+    tp_buf_printf(&p->out, "{\"id\": %lld, \"model\": %lld, \"job\": ", (long long)v->id, (long long)v->model);
     if (v->job > 0)
         tp_buf_i64(&p->out, v->job);
     else
@@ -31,14 +21,13 @@ static int put_evaluation(void *arg, const struct st_evaluation *v)
     tp_buf_puts(&p->out, ", \"created\": ");
     td_json_time(&p->out, v->created);
     tp_buf_printf(&p->out, ", \"result\": %s}", v->result);
-    p->last = v->id;
     return 0;
 }
 
 void td_h_evaluations(struct td_request *r)
 {
     static const char *const query[] = {"limit", "cursor", NULL};
-    struct page p = {0};
+    struct td_page p = {0};
     struct st_hardware hw = {0};
     struct tp_err e = {0};
     int64_t before;
@@ -57,7 +46,7 @@ void td_h_evaluations(struct td_request *r)
         td_reply_problem(r, &e);
         return;
     }
-    td_page_end_id(&p.out, p.more ? p.last : 0);
+    td_page_end_id(&p);
     td_reply_tagged(r, "application/json", NULL, &p.out);
 }
 

@@ -211,25 +211,17 @@ void td_h_evaluate(struct td_request *r)
 
 /* ---- list, show, cancel ---- */
 struct page {
+    struct td_page page;
     struct td_jobs *js;
-    struct tp_buf out;
-    int n, limit;
-    int64_t last;
-    bool more;
 };
 
 static int put_job(void *arg, const struct st_job *j)
 {
     struct page *p = arg;
 
-    if (p->n == p->limit) {
-        p->more = true;
+    if (!td_page_add(&p->page, j->id))
         return 1;
-    }
-    if (p->n++ > 0)
-        tp_buf_puts(&p->out, ", ");
-    td_job_row_json(p->js, j, true, &p->out);
-    p->last = j->id;
+    td_job_row_json(p->js, j, true, &p->page.out);
     return 0;
 }
 
@@ -255,20 +247,20 @@ void td_h_jobs_list(struct td_request *r)
     int64_t before;
     int rc;
 
-    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
+    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.page.limit, &before))
         return;
     rc = check_filter(state, hardware, &e);
     if (rc == 0) {
-        tp_buf_puts(&p.out, "{\"items\": [");
-        rc = st_job_list(td_req_reader(r), state, hardware, before, p.limit + 1, put_job, &p, &e);
+        tp_buf_puts(&p.page.out, "{\"items\": [");
+        rc = st_job_list(td_req_reader(r), state, hardware, before, p.page.limit + 1, put_job, &p, &e);
     }
     if (rc != 0) {
-        tp_buf_free(&p.out);
+        tp_buf_free(&p.page.out);
         td_reply_problem(r, &e);
         return;
     }
-    td_page_end_id(&p.out, p.more ? p.last : 0);
-    td_reply_json(r, 200, &p.out);
+    td_page_end_id(&p.page);
+    td_reply_json(r, 200, &p.page.out);
 }
 
 void td_h_job_get(struct td_request *r)

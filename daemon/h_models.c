@@ -84,24 +84,17 @@ static int model_json(struct st_reader *r, int64_t id, struct tp_buf *out, struc
 
 /* ---- lists ---- */
 struct page {
-    struct tp_buf out;
-    int n, limit;
-    int64_t active, last;
-    bool more;
+    struct td_page page;
+    int64_t active;
 };
 
 static int list_model(void *arg, const struct st_model *m)
 {
     struct page *p = arg;
 
-    if (p->n == p->limit) {
-        p->more = true;
+    if (!td_page_add(&p->page, m->id))
         return 1;
-    }
-    if (p->n++ > 0)
-        tp_buf_puts(&p->out, ", ");
-    put_model(&p->out, m, p->active);
-    p->last = m->id;
+    put_model(&p->page.out, m, p->active);
     return 0;
 }
 
@@ -116,22 +109,22 @@ static void list_models(struct td_request *r, const char *role)
     int64_t before;
     int rc;
 
-    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.limit, &before))
+    if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.page.limit, &before))
         return;
     snprintf(key.role, sizeof key.role, "%s", role);
     snprintf(key.owner, sizeof key.owner, "%s", owner);
     rc = active_of(reader, &key, &p.active, &e);
     if (rc == 0) {
-        tp_buf_puts(&p.out, "{\"items\": [");
-        rc = st_model_list(reader, role, owner, before, p.limit + 1, list_model, &p, &e);
+        tp_buf_puts(&p.page.out, "{\"items\": [");
+        rc = st_model_list(reader, role, owner, before, p.page.limit + 1, list_model, &p, &e);
     }
     if (rc != 0) {
-        tp_buf_free(&p.out);
+        tp_buf_free(&p.page.out);
         td_reply_problem(r, &e);
         return;
     }
-    td_page_end_id(&p.out, p.more ? p.last : 0);
-    td_reply_tagged(r, "application/json", NULL, &p.out);
+    td_page_end_id(&p.page);
+    td_reply_tagged(r, "application/json", NULL, &p.page.out);
 }
 
 void td_h_models_list(struct td_request *r)
@@ -336,11 +329,23 @@ static int read_activate(struct td_request *r, int64_t *id, struct tp_err *e)
     return rc;
 }
 
+/* rc, e: what went wrong before. */
+static void reply_model(struct td_request *r, int rc, int64_t id, struct tp_err *e)
+{
+    struct tp_buf out = {0};
+
+    if (rc == 0)
+        rc = model_json(td_req_reader(r), id, &out, e);
+    if (rc != 0)
+        td_reply_problem(r, e);
+    else
+        td_reply_json(r, 200, &out);
+}
+
 void td_h_activate(struct td_request *r)
 {
     static const char *const query[] = {NULL};
     struct td_daemon *d = td_req_daemon(r);
-    struct tp_buf out = {0};
     struct tp_err e = {0};
     int64_t id = 0;
     bool changed = false;
@@ -351,8 +356,6 @@ void td_h_activate(struct td_request *r)
     rc = read_activate(r, &id, &e);
     if (rc == 0)
         rc = td_registry_activate(d->registry, td_req_param(r, 0), id, &changed, &e);
-    if (rc == 0)
-        rc = model_json(td_req_reader(r), id, &out, &e);
     if (changed) {
         td_count(d->metrics, TD_C_SWAPS, 1);
         td_recal_note(d->recal, td_req_param(r, 0));
@@ -360,10 +363,7 @@ void td_h_activate(struct td_request *r)
         td_log(TD_INFO, "model-activated", TD_I("model", id), TD_S("hardware", td_req_param(r, 0)),
                TD_S("request_id", td_req_id(r)));
     }
-    if (rc != 0)
-        td_reply_problem(r, &e);
-    else
-        td_reply_json(r, 200, &out);
+    reply_model(r, rc, id, &e);
 }
 
 void td_h_family_activate(struct td_request *r)
@@ -371,7 +371,6 @@ void td_h_family_activate(struct td_request *r)
     static const char *const query[] = {NULL};
     struct td_daemon *d = td_req_daemon(r);
     const char *family = td_req_param(r, 0);
-    struct tp_buf out = {0};
     struct tp_err e = {0};
     int64_t id = 0;
     bool changed = false;
@@ -382,15 +381,10 @@ void td_h_family_activate(struct td_request *r)
     rc = read_activate(r, &id, &e);
     if (rc == 0)
         rc = td_registry_activate_kb(d->registry, family, id, &changed, &e);
-    if (rc == 0)
-        rc = model_json(td_req_reader(r), id, &out, &e);
     if (changed) {
         td_kb_changed(d, td_req_reader(r), family);
         td_log(TD_INFO, "knowledge-activated", TD_I("model", id), TD_S("family", family),
                TD_S("request_id", td_req_id(r)));
     }
-    if (rc != 0)
-        td_reply_problem(r, &e);
-    else
-        td_reply_json(r, 200, &out);
+    reply_model(r, rc, id, &e);
 }

@@ -63,6 +63,13 @@ struct td_job_state {
     const char *metrics;
 };
 void td_job_progress(struct td_job *j, const struct td_job_state *s);
+/* The same with another phase and progress. */
+static inline void td_job_phase(struct td_job *j, struct td_job_state *s, const char *phase, double progress)
+{
+    s->phase = phase;
+    s->progress = progress;
+    td_job_progress(j, s);
+}
 bool td_job_cancelled(const struct td_job *j);
 /* What a job works on: a reader of its own and its hardware, which may have been deleted meanwhile. *hw must be zeroed;
  * both are to be given to td_job_close(), also after an error. */

@@ -63,18 +63,11 @@ struct run {
 };
 
 /* ---- progress ---- */
-static void report(struct run *x, const char *phase, double progress)
-{
-    x->state.phase = phase;
-    x->state.progress = progress;
-    td_job_progress(x->job, &x->state);
-}
-
 static int loading(void *arg, double share)
 {
     struct run *x = arg;
 
-    report(x, "load", LOADED * (x->loaded + share) / x->n);
+    td_job_phase(x->job, &x->state, "load", LOADED * (x->loaded + share) / x->n);
     return td_job_cancelled(x->job);
 }
 
@@ -85,23 +78,15 @@ static int progress(void *arg, const struct tk_progress *p)
     x->state.epoch = p->epoch;
     x->state.loss = p->loss;
     if (x->done == x->n) {
-        report(x, p->phase, LEARNED + (JUDGED - LEARNED) * p->fraction);
+        td_job_phase(x->job, &x->state, p->phase, LEARNED + (JUDGED - LEARNED) * p->fraction);
         return td_job_cancelled(x->job);
     }
     /* of a source, learning is half, teaching the other */
-    report(x, p->phase,
-           LOADED + (LEARNED - LOADED) *
-                        (x->done + (strcmp(p->phase, "learn") == 0 ? 0.5 * p->fraction : 0.5 + 0.5 * p->fraction)) /
-                        x->n);
+    td_job_phase(
+        x->job, &x->state, p->phase,
+        LOADED + (LEARNED - LOADED) *
+                     (x->done + (strcmp(p->phase, "learn") == 0 ? 0.5 * p->fraction : 0.5 + 0.5 * p->fraction)) / x->n);
     return td_job_cancelled(x->job);
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* ---- state across restarts ---- */
@@ -240,7 +225,7 @@ static int load(struct run *x, struct tp_err *e)
 {
     int rc = 0;
 
-    report(x, "load", 0);
+    td_job_phase(x->job, &x->state, "load", 0);
     if (x->present_id != 0)
         rc = td_registry_load_kb(x->d->registry, x->reader, x->present_id, &x->present, e);
     for (; x->loaded < x->n && rc == 0; x->loaded += rc == 0) {
@@ -274,7 +259,7 @@ static int learn(struct run *x, struct tp_err *e)
     struct tk_pretrain p;
     struct tk_meta_opts meta;
     struct tk_kb *kb = x->kb, *out = NULL;
-    double began = now();
+    double began = td_train_clock();
     int rc = 0;
 
     tk_pretrain_defaults(&p);
@@ -314,7 +299,7 @@ static int learn(struct run *x, struct tp_err *e)
             x->source[i].refused = refused[i];
         x->kb = out;
     }
-    x->seconds = now() - began;
+    x->seconds = td_train_clock() - began;
     free(source);
     free(refused);
     return rc;
@@ -376,7 +361,7 @@ static int judge(struct run *x, struct tp_err *e)
     double gain = NAN;
     int rc;
 
-    report(x, "judge", JUDGED);
+    td_job_phase(x->job, &x->state, "judge", JUDGED);
     rc = measure(x, &gain, e);
     if (rc != 0)
         return rc;
@@ -447,7 +432,7 @@ static int publish(struct run *x, struct tp_err *e)
     char *training = story(x, true);
     int rc = 0;
 
-    report(x, "publish", JUDGED);
+    td_job_phase(x->job, &x->state, "publish", JUDGED);
     row.metrics = story(x, false);
     row.parents = strdup("[]");
     if (p == NULL || kb == NULL || training == NULL || row.metrics == NULL || row.parents == NULL)

@@ -185,12 +185,24 @@ void td_page_end(struct tp_buf *out, const char *key)
     tp_buf_puts(out, "\"}");
 }
 
-void td_page_end_id(struct tp_buf *out, int64_t last)
+bool td_page_add(struct td_page *p, int64_t id)
+{
+    if (p->n == p->limit) {
+        p->more = true;
+        return false;
+    }
+    if (p->n++ > 0)
+        tp_buf_puts(&p->out, ", ");
+    p->last = id;
+    return true;
+}
+
+void td_page_end_id(struct td_page *p)
 {
     char key[24];
 
-    snprintf(key, sizeof key, "%lld", (long long)last);
-    td_page_end(out, last != 0 ? key : NULL);
+    snprintf(key, sizeof key, "%lld", (long long)p->last);
+    td_page_end(&p->out, p->more ? key : NULL);
 }
 
 bool td_req_page(struct td_request *r, int *limit, const char **cursor)

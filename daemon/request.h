@@ -71,8 +71,16 @@ bool td_req_page(struct td_request *r, int *limit, const char **cursor);
 bool td_req_page_id(struct td_request *r, int *limit, int64_t *cursor);
 /* The end of a page: `], "next_cursor": "..."}` or null when last_key is NULL. */
 void td_page_end(struct tp_buf *out, const char *last_key);
-/* The same for a key that is an id; 0: that was the last page. */
-void td_page_end_id(struct tp_buf *out, int64_t last);
+/* A page of things with ids. The store hands them over one by one, one more than the limit if there are more. */
+struct td_page {
+    struct tp_buf out; /* the reply; begins with `{"items": [` */
+    int n, limit;
+    int64_t last;
+    bool more;
+};
+/* Is there room for id? false: the page is full, the callback returns 1. true: its text comes next. */
+bool td_page_add(struct td_page *p, int64_t id);
+void td_page_end_id(struct td_page *p);
 /* The i-th parameter as a model or job id > 0. Replies with `unknown` (404) and returns false when it is none. */
 bool td_req_param_id(struct td_request *r, int i, enum tp_code unknown, int64_t *id);
 

@@ -73,18 +73,11 @@ struct run {
     size_t n_out;
 };
 
-static void report(struct run *x, const char *phase, double progress)
-{
-    x->state.phase = phase;
-    x->state.progress = progress;
-    td_job_progress(x->job, &x->state);
-}
-
 static int loading(void *arg, double share)
 {
     struct run *x = arg;
 
-    report(x, "load", share * LOADED);
+    td_job_phase(x->job, &x->state, "load", share * LOADED);
     return td_job_cancelled(x->job);
 }
 
@@ -109,7 +102,7 @@ static int load(struct run *x, struct tp_err *e)
         .arg = x,
     };
 
-    report(x, "load", 0);
+    td_job_phase(x->job, &x->state, "load", 0);
     return td_select_pool_load(x->reader, &want, &x->data, e);
 }
 
@@ -117,7 +110,7 @@ static int choosing(void *arg, const struct ts_progress *p)
 {
     struct run *x = arg;
 
-    report(x, p->phase, LOADED + (CHOSEN - LOADED) * p->fraction);
+    td_job_phase(x->job, &x->state, p->phase, LOADED + (CHOSEN - LOADED) * p->fraction);
     return td_job_cancelled(x->job);
 }
 
@@ -222,7 +215,7 @@ static int give_turns(struct run *x, struct tp_err *e)
 
 static int store(struct run *x, struct tp_err *e)
 {
-    report(x, "store", CHOSEN);
+    td_job_phase(x->job, &x->state, "store", CHOSEN);
     if (td_job_cancelled(x->job))
         return tp_fail(e, TP_E_CANCELLED, "cancelled");
     return st_candidates_select(x->d->store, x->hw.id, td_job_id(x->job), x->out, x->n_out, e);

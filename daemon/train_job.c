@@ -34,7 +34,6 @@ struct run {
     struct td_train_params params;
     struct st_reader *reader;
     struct st_hardware hw;
-    int64_t watermark; /* newest measurement before the data was read */
     struct td_train_set set;
     struct tm_model *model; /* the challenger */
     int64_t parent;         /* 0: fresh weights */
@@ -49,24 +48,9 @@ struct run {
     struct td_verdict verdict;
 };
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int cancelled(struct run *x, struct tp_err *e)
 {
     return td_job_cancelled(x->job) ? tp_fail(e, TP_E_CANCELLED, "cancelled") : 0;
-}
-
-static void report(struct run *x, const char *phase, double progress)
-{
-    x->state.phase = phase;
-    x->state.progress = progress;
-    td_job_progress(x->job, &x->state);
 }
 
 /* ---- load ---- */
@@ -74,7 +58,7 @@ static int loading(void *arg, double share)
 {
     struct run *x = arg;
 
-    report(x, "load", share * LOADED);
+    td_job_phase(x->job, &x->state, "load", share * LOADED);
     return td_job_cancelled(x->job);
 }
 
@@ -86,14 +70,8 @@ static int load(struct run *x, struct tp_err *e)
                                  .seed = (uint64_t)x->params.seed,
                                  .progress = loading,
                                  .arg = x};
-    struct st_counts c;
-    int rc;
 
-    report(x, "load", 0);
-    rc = st_hardware_counts(x->reader, x->hw.id, &c, e);
-    if (rc != 0)
-        return rc;
-    x->watermark = c.newest_measurement_id;
+    td_job_phase(x->job, &x->state, "load", 0);
     return td_train_set_load(x->reader, &want, &x->set, e);
 }
 
@@ -141,7 +119,7 @@ static int training(void *arg, const struct tm_progress *p)
         }
         tp_buf_free(&b);
     }
-    report(x, "train", LOADED + (TRAINED - LOADED) * p->fraction);
+    td_job_phase(x->job, &x->state, "train", LOADED + (TRAINED - LOADED) * p->fraction);
     return td_job_cancelled(x->job);
 }
 
@@ -155,7 +133,7 @@ static int epochs_for(size_t programs, int least)
 static int train(struct run *x, struct tp_err *e)
 {
     struct tm_train_opts o;
-    double start = now();
+    double start = td_train_clock();
     int rc;
 
     rc = start_weights(x, e);
@@ -167,10 +145,10 @@ static int train(struct run *x, struct tp_err *e)
     o.max_seconds = x->params.max_seconds;
     o.seed = (uint64_t)x->params.seed;
     o.threads = x->d->threads.train > 0 ? x->d->threads.train : 1;
-    report(x, "train", LOADED);
+    td_job_phase(x->job, &x->state, "train", LOADED);
     rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x,
                   e);
-    x->train_seconds = now() - start;
+    x->train_seconds = td_train_clock() - start;
     return rc;
 }
 
@@ -179,7 +157,7 @@ static int judge(struct run *x, struct tp_err *e)
 {
     int rc;
 
-    report(x, "validate", TRAINED);
+    td_job_phase(x->job, &x->state, "validate", TRAINED);
     rc = td_registry_acquire(x->d->registry, x->hw.name, x->hw.family, "active", &x->champion, e);
     if (rc != 0 && rc != -TP_E_NO_MODEL)
         return rc;
@@ -234,7 +212,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     struct tm_model *m;
     int rc;
 
-    report(x, "publish", VALIDATED);
+    td_job_phase(x->job, &x->state, "publish", VALIDATED);
     rc = td_train_offsets(x->model, &x->set.data, &x->offset, &x->n_offsets, e);
     if (rc == 0)
         rc = cancelled(x, e);
@@ -258,7 +236,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
     } else {
         if (activate)
-            td_drift_trained(x->d->drift, x->hw.name, x->watermark);
+            td_drift_trained(x->d->drift, x->hw.name, x->set.watermark);
         rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
     }
     if (rc == 0) {

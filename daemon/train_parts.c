@@ -12,16 +12,29 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+double td_train_clock(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
 
 /* ---- data ---- */
 int td_train_set_load(struct st_reader *r, const struct td_train_want *want, struct td_train_set *out, struct tp_err *e)
 {
     struct td_train_set s = {0};
+    struct st_counts c;
     uint32_t valid = 0;
-    int rc = td_train_load(r, want, &s.data, e);
+    int rc = st_hardware_counts(r, want->hw->id, &c, e);
 
+    if (rc == 0)
+        rc = td_train_load(r, want, &s.data, e);
     if (rc != 0)
         return rc;
+    s.watermark = c.newest_measurement_id;
     for (uint32_t i = 0; i < s.data.ds->n; i++)
         valid += isfinite(s.data.ds->cost[i]);
     if (valid < 2) {

@@ -12,7 +12,8 @@ struct td_train_set {
     struct td_train_data data;
     uint32_t *train, *valid; /* programs of data.ds */
     size_t n_train, n_valid;
-    bool by_record; /* the held-out programs are of tasks that are trained on */
+    bool by_record;    /* the held-out programs are of tasks that are trained on */
+    int64_t watermark; /* newest measurement before they were read */
 };
 /* Errors of td_train_load(); NOT_ENOUGH_DATA: nothing can be compared. */
 int td_train_set_load(struct st_reader *r, const struct td_train_want *want, struct td_train_set *out,
@@ -36,6 +37,8 @@ void td_train_put_verdict(struct tp_buf *b, const struct td_verdict *v, bool by_
 void td_train_keep_verdict(struct td_daemon *d, const struct td_job *job, struct st_reader *r,
                            const struct st_hardware *hw, const struct td_verdict *v, bool by_record, int64_t challenger,
                            const struct td_snapshot *champion);
+
+double td_train_clock(void); /* monotonic seconds */
 
 /* Where each task of data lies for m, held out or not. *offset is malloc'ed. NO_MEMORY. */
 int td_train_offsets(const struct tm_model *m, const struct td_train_data *data, struct st_offset **offset,

@@ -2,10 +2,7 @@
 #include "lab/ckd.h"
 #include "lab/cli.h"
 
-#include "model/mem.h"
-
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,21 +41,10 @@ void tl_ckd_cell_free(struct tl_ckd_cell *c)
     *c = (struct tl_ckd_cell){0};
 }
 
-static double *array(const json_t *o, const char *key, uint32_t n)
-{
-    const json_t *v = json_object_get(o, key);
-    double *out = json_array_size(v) == n ? tm_alloc(n, sizeof *out) : NULL;
-    for (uint32_t i = 0; out && i < n; i++) {
-        const json_t *x = json_array_get(v, i);
-        out[i] = json_is_number(x) ? json_number_value(x) : NAN;
-    }
-    return out;
-}
-
 static bool read_scores(const json_t *o, struct tl_ckd_scores *s)
 {
     s->n = (uint32_t)json_array_size(json_object_get(o, "pairwise"));
-#define X(field) s->field = array(o, #field, s->n);
+#define X(field) s->field = tl_get_array(o, #field, s->n);
     ARRAYS(X)
 #undef X
     return s->pairwise && s->top1 && s->top5;
@@ -70,8 +56,7 @@ int tl_ckd_cell_read(const char *path, const char *settings, struct tl_ckd_cell 
     const char *made_with = json_string_value(json_object_get(o, "settings"));
     struct tl_ckd_cell new = {.done = true};
     bool ok = made_with && strcmp(made_with, settings) == 0;
-#define X(field)                                                                                                       \
-    new.field = json_is_number(json_object_get(o, #field)) ? json_number_value(json_object_get(o, #field)) : NAN;
+#define X(field) new.field = tl_get_number(o, #field);
     NUMBERS(X)
 #undef X
     const json_t *scores = json_object_get(o, "scores");
@@ -87,16 +72,6 @@ int tl_ckd_cell_read(const char *path, const char *settings, struct tl_ckd_cell 
     return 1;
 }
 
-static void put_array(struct tp_buf *b, const char *key, const double *v, uint32_t n)
-{
-    tp_buf_printf(b, "\"%s\": [", key);
-    for (uint32_t i = 0; i < n; i++) {
-        tp_buf_puts(b, i ? ", " : "");
-        tp_buf_json_num(b, v[i], 9); /* NaN: null */
-    }
-    tp_buf_puts(b, "]");
-}
-
 int tl_ckd_cell_write(const char *path, const char *settings, const struct tl_ckd_cell *c, struct tp_err *e)
 {
     struct tp_buf b = {0};
@@ -109,11 +84,9 @@ int tl_ckd_cell_write(const char *path, const char *settings, const struct tl_ck
     for (int i = 0; i < TL_CKD_ROLES * TL_CKD_HARDWARE; i++) {
         const struct tl_ckd_scores *s = &c->score[i / TL_CKD_HARDWARE][i % TL_CKD_HARDWARE];
         tp_buf_puts(&b, i ? ",\n  {" : "\n  {");
-        put_array(&b, "pairwise", s->pairwise, s->n);
-        tp_buf_puts(&b, ", ");
-        put_array(&b, "top1", s->top1, s->n);
-        tp_buf_puts(&b, ", ");
-        put_array(&b, "top5", s->top5, s->n);
+        tl_put_array(&b, "", "pairwise", s->pairwise, s->n);
+        tl_put_array(&b, ", ", "top1", s->top1, s->n);
+        tl_put_array(&b, ", ", "top5", s->top5, s->n);
         tp_buf_puts(&b, "}");
     }
     tp_buf_puts(&b, "]}\n");

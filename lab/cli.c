@@ -1,9 +1,11 @@
 #include "lab/cli.h"
 
 #include "lab/split.h"
+#include "model/mem.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,4 +216,31 @@ void tl_put_number(struct tp_buf *b, const char *key, const char *suffix, double
 {
     tp_buf_printf(b, ", \"%s%s\": ", key, suffix);
     tp_buf_json_num(b, v, 6);
+}
+
+void tl_put_array(struct tp_buf *b, const char *before, const char *key, const double *v, uint32_t n)
+{
+    tp_buf_printf(b, "%s\"%s\": [", before, key);
+    for (uint32_t i = 0; i < n; i++) {
+        tp_buf_puts(b, i ? ", " : "");
+        tp_buf_json_num(b, v[i], 9); /* NaN: null */
+    }
+    tp_buf_puts(b, "]");
+}
+
+double tl_get_number(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+double *tl_get_array(const json_t *o, const char *key, uint32_t n)
+{
+    const json_t *v = json_object_get(o, key);
+    double *out = json_array_size(v) == n ? tm_alloc(n, sizeof *out) : NULL;
+    for (uint32_t i = 0; out && i < n; i++) {
+        const json_t *x = json_array_get(v, i);
+        out[i] = json_is_number(x) ? json_number_value(x) : NAN;
+    }
+    return out;
 }

@@ -8,6 +8,8 @@
 #include "lab/corpus.h"
 #include "model/train.h"
 
+#include <jansson.h>
+
 enum tl_option_kind {
     TL_FLAG, /* bool */
     TL_INT,
@@ -69,5 +71,9 @@ int tl_publish(const char *dir, const char *stem, const struct tp_buf *json, con
                bool print_json, struct tp_err *e);
 /* , "KEYSUFFIX": v to six digits; NaN: null. */
 void tl_put_number(struct tp_buf *b, const char *key, const char *suffix, double v);
+/* BEFORE"KEY": [v, ...] to nine digits; and back: NaN, NULL when it is not there, not n long, or no memory. */
+void tl_put_array(struct tp_buf *b, const char *before, const char *key, const double *v, uint32_t n);
+double tl_get_number(const json_t *o, const char *key);
+double *tl_get_array(const json_t *o, const char *key, uint32_t n);
 
 #endif
