@@ -71,7 +71,6 @@ static void defaults(struct tl_rdu_opts *o)
     *o = (struct tl_rdu_opts){.steps = 1000, .seeds = 5};
     tl_split_defaults(&o->split);
     tm_train_defaults(&o->train);
-    o->train.list_weight = 0; /* so docs/sampler.md was measured */
     o->split.per_task = 400;
     o->train.epochs = 20;
     o->train.threads = tl_cores();

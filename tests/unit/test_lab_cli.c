@@ -1,5 +1,6 @@
 /* The lab's command lines: what is taken, what is refused and how a command ends. */
 #include "lab/cli.h"
+#include "lab/lab.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -26,6 +27,20 @@ static int called(void *to, char *text)
     return text && strcmp(text, "stop") == 0 ? 0 : TL_GO_ON;
 }
 
+/* The words of "NAME line", NULL behind them, in static memory. */
+static int words(char **argv, const char *name, const char *line)
+{
+    static char copy[512];
+    char *save = NULL;
+    int argc = 0;
+    snprintf(copy, sizeof copy, "%s %s", name, line);
+    for (char *p = strtok_r(copy, " ", &save); p; p = strtok_r(NULL, " ", &save))
+        argv[argc++] = p;
+    argv[argc] = NULL;
+    optind = 0; /* glibc: begin anew */
+    return argc;
+}
+
 static int read_line(struct tl_cli *c, struct given *g, const char *line)
 {
     const struct tl_option options[] = {
@@ -40,14 +55,8 @@ static int read_line(struct tl_cli *c, struct given *g, const char *line)
         TL_NUMBER("large", &g->large, 0, 9007199254740992.0),
         TL_NUMBER("real", &g->real, 0, 1),
     };
-    static char copy[512];
-    char *argv[32], *save = NULL;
-    int argc = 0;
-    snprintf(copy, sizeof copy, "test %s", line);
-    for (char *p = strtok_r(copy, " ", &save); p; p = strtok_r(NULL, " ", &save))
-        argv[argc++] = p;
-    argv[argc] = NULL;
-    optind = 0; /* glibc: begin anew */
+    char *argv[32];
+    const int argc = words(argv, "test", line);
     *c = (struct tl_cli){.command = "test", .usage = "usage\n"};
     *g = (struct given){0};
     return tl_cli_read(c, argc, argv, options, sizeof options / sizeof *options);
@@ -155,6 +164,39 @@ START_TEST(folders_are_made_with_their_parents_and_files_say_why_not)
 }
 END_TEST
 
+/* What `lab eval` says of the pairs of a short training. */
+static double pairwise(int seed, int seeds)
+{
+    char line[256], text[8192] = {0}, *argv[32];
+    snprintf(line, sizeof line,
+             "--known --epochs 1 --per-task 40 --threads 1 --seed %d --seeds %d --json --quiet --logs tests/data/demo",
+             seed, seeds);
+    const int argc = words(argv, "eval", line);
+    FILE *to = tmpfile();
+    int kept = dup(STDOUT_FILENO);
+    fflush(stdout);
+    ck_assert(to && kept >= 0 && dup2(fileno(to), STDOUT_FILENO) >= 0);
+    int rc = tl_eval_main(argc, argv);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    ck_assert_int_eq(rc, 0);
+    rewind(to);
+    ck_assert_uint_gt(fread(text, 1, sizeof text - 1, to), 0);
+    fclose(to);
+    const char *at = strstr(text, "\"pairwise_accuracy\": ");
+    ck_assert_ptr_nonnull(at);
+    return strtod(strchr(at, ' '), NULL);
+}
+
+START_TEST(several_seeds_give_their_mean)
+{
+    const double one = pairwise(1, 1), two = pairwise(2, 1);
+    ck_assert_double_ne(one, two);
+    ck_assert_double_eq_tol(pairwise(1, 2), (one + two) / 2, 1e-8);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("lab/cli");
@@ -164,6 +206,7 @@ int main(void)
     tcase_add_test(c, keys_are_read);
     tcase_add_test(c, a_list_holds_whole_names);
     tcase_add_test(c, folders_are_made_with_their_parents_and_files_say_why_not);
+    tcase_add_test(c, several_seeds_give_their_mean);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
