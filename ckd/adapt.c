@@ -20,7 +20,7 @@ const char *tk_phase_name(enum tk_phase p)
 
 void tk_adapt_defaults(struct tk_adapt *a)
 {
-    *a = (struct tk_adapt){.run = {.seed = 1, .threads = 1}};
+    *a = (struct tk_adapt){.folds = TK_FOLDS, .run = {.seed = 1, .threads = 1}};
     tk_scratch_defaults(&a->scratch);
     tk_cl_defaults(&a->cl);
     tk_kd_defaults(&a->kd);
@@ -31,6 +31,11 @@ void tk_adapt_state_free(struct tk_adapt_state *s)
     tm_model_free(s->ac);
     tk_kb_free(s->new_kb);
     *s = (struct tk_adapt_state){0};
+}
+
+bool tk_adapt_from_kb(const struct tk_adapt_state *s)
+{
+    return s->verdict.gate != TK_GATE_SCRATCH && !(s->contest.tasks && s->contest.winner == TK_RIVAL_SCRATCH);
 }
 
 static const struct tm_model *kb_model(const struct tk_adapt *a)
@@ -87,67 +92,43 @@ static int learn(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
 {
     if (s->verdict.gate == TK_GATE_SCRATCH)
         return learn_alone(a, s, e);
-    return tk_learn(a->kb, s->verdict.gate, NULL, &a->train, &a->valid, &a->cl, &a->run, &s->ac, &s->cl, e);
+    /* where the source is surely right about most, a model from scratch is not worth its time */
+    const struct tk_learn_opts *scratch = s->verdict.gate == TK_GATE_WARM_START ? NULL : &a->scratch;
+    int rc =
+        tk_cross_fit(a->kb, &a->train, &a->valid, a->folds, &a->cl, scratch, &a->run, &s->ac, &s->cl, &s->contest, e);
+    return rc || s->ac ? rc : learn_alone(a, s, e);
 }
 
-/* Standard error, over held-out tasks, of how much better x is than y: the two are compared task by task. */
-static int error_of_gain(const struct tk_adapt *a, const struct tm_model *x, const struct tm_model *y, double *se,
-                         struct tp_err *e)
+/* The gate has looked at enough to refuse the knowledge base. */
+static bool refused(const struct tk_verdict *v)
 {
-    const struct tk_set *v = &a->valid;
-    struct tm_groups g = {0};
-    double *of[2] = {tm_alloc(v->ds->n, sizeof(double)), tm_alloc(v->ds->n, sizeof(double))};
-    double *score = tm_alloc(3 * v->n, sizeof *score), sum = 0, squares = 0, n = 0;
-    int rc = of[0] && of[1] && score ? tm_groups_init(&g, v->ds, v->programs, v->n, UINT32_MAX, e)
-                                     : tp_fail(e, TP_E_NO_MEMORY, "no memory to compare models");
-    for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = tk_scores(i ? y : x, v, a->run.threads, score, e);
-        for (size_t k = 0; k < v->n && rc == 0; k++)
-            of[i][v->programs[k]] = score[k];
-    }
-    for (uint32_t t = 0; t < g.n_groups && rc == 0; t++) {
-        const uint32_t *p = g.programs + g.start[t], size = g.start[t + 1] - g.start[t];
-        double *cost = score, *sx = score + v->n, *sy = score + 2 * v->n;
-        struct tm_metrics mx, my;
-        for (uint32_t i = 0; i < size; i++) {
-            cost[i] = v->ds->cost[p[i]];
-            sx[i] = of[0][p[i]];
-            sy[i] = of[1][p[i]];
-        }
-        if (tm_metrics_task(cost, sx, NULL, size, &mx) || tm_metrics_task(cost, sy, NULL, size, &my))
-            rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to compare models");
-        const double d = tk_quality(&mx) - tk_quality(&my);
-        if (rc == 0 && !isnan(d)) {
-            sum += d;
-            squares += d * d;
-            n++;
-        }
-    }
-    if (rc == 0)
-        *se = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : 0;
-    tm_groups_free(&g);
-    free(of[0]);
-    free(of[1]);
-    free(score);
-    return rc;
+    return v->gate == TK_GATE_SCRATCH && v->concordance.tasks >= TK_PROBE_TASKS &&
+           v->concordance.programs >= TK_PROBE_PROGRAMS;
 }
 
-/* A tenth of the data holds out little: an AC that began with the knowledge base is refused only when it is worse by
- * more than the margin and one standard error. */
+/* After a warm start the rivals have met already. An AC from scratch meets the knowledge base only where the probe was
+ * too small to tell: a small hold-out must not bring back what the gate has refused on all there is. */
 static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_judgement *j = &s->over_kb;
-    double se = 0;
+    struct tk_contest *c = &s->contest;
+    int rc = 0;
     tk_judge(&s->ac_metrics, a->kb ? &s->kb_metrics : NULL, false, j);
-    if (j->decision != TK_KEPT_CHAMPION || isnan(j->gain))
+    if (!a->kb)
         return 0;
-    int rc = error_of_gain(a, s->ac, a->kb->model, &se, e);
-    if (rc == 0 && j->gain >= -TK_MARGIN - se) {
-        j->decision = TK_ACTIVATED;
-        snprintf(j->reason, sizeof j->reason,
-                 "Quality lower by %.4f, within the margin %.3f and one standard error %.4f.", -j->gain, TK_MARGIN, se);
+    if (s->verdict.gate == TK_GATE_SCRATCH && !refused(&s->verdict))
+        rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, c, e);
+    if (rc || (!c->tasks && !refused(&s->verdict)))
+        return rc;
+    j->decision = c->tasks && c->winner == TK_RIVAL_KB ? TK_KEPT_CHAMPION : TK_ACTIVATED;
+    if (!c->tasks) {
+        snprintf(j->reason, sizeof j->reason, "The gate has refused the knowledge base.");
+        return 0;
     }
-    return rc;
+    j->gain = c->quality[c->winner == TK_RIVAL_KB ? TK_RIVAL_QUARTER : c->winner] - c->quality[TK_RIVAL_KB];
+    snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
+             c->tasks, tk_rival_name(c->winner), c->behind, TK_MARGIN, c->error);
+    return 0;
 }
 
 static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
@@ -209,7 +190,7 @@ static int found_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct t
 
 static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
-    return !a->keep_kb && s->activated && tk_family_default(a->kind) && (!a->kb || s->verdict.gate != TK_GATE_SCRATCH);
+    return !a->keep_kb && s->activated && tk_family_default(a->kind) && (!a->kb || tk_adapt_from_kb(s));
 }
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)

@@ -10,11 +10,12 @@
 #include "ckd/champion.h"
 #include "ckd/meta.h"
 #include "ckd/phases.h"
+#include "ckd/rivals.h"
 
 /* X(ID, "name") in the order of a job */
 #define TK_PHASES(X)                                                                                                   \
     X(PROBE, "probe")   /* the gate */                                                                                 \
-    X(LEARN, "learn")   /* CL: the AC */                                                                               \
+    X(LEARN, "learn")   /* CL: the AC, from the rivals */                                                              \
     X(JUDGE, "judge")   /* AC against champion and knowledge base */                                                   \
     X(TEACH, "teach")   /* KD: the knowledge base, once more with three times lambda when it is refused */             \
     X(SETTLE, "settle") /* Fisher information of what was learned */                                                   \
@@ -42,6 +43,7 @@ struct tk_adapt {
     const struct tk_set *older; /* probe sets of the hardware that kb has learned */
     uint32_t n_older;           /* <= TK_OLDER_MAX */
     bool keep_kb;               /* true: stop after the AC, the knowledge base learns nothing */
+    uint32_t folds;             /* of a warm start: tk_cross_fit(); default TK_FOLDS */
     struct tk_learn_opts scratch, cl, kd;
     struct tk_run run;
     /* After each phase, with the state as it will be saved; may be NULL. Non-zero ends the job with that code. */
@@ -58,8 +60,9 @@ struct tk_adapt_state {
     struct tk_learned cl, kd; /* kd: of the last attempt */
     bool from_start; /* the AC began with kb->start: it beat random weights and the knowledge base on the probe */
     struct tk_judgement over_champion, over_kb; /* gain NaN where there was nothing to compare with */
-    bool activated; /* the AC may be used: not worse than the champion, nor, by more than one standard error over the
-                       held-out tasks, than the knowledge base. Else it is a candidate */
+    struct tk_contest contest;                  /* of the rivals for the AC; tasks 0: there was none */
+    bool activated; /* the AC may be used: not worse than the champion, and the knowledge base has not won the contest.
+                       Else it is a candidate */
     struct tk_kb
         *new_kb;   /* owned; what the family may use from now on, when acceptance.accepted; NULL: it keeps its own */
     int attempts;  /* of TEACH */
@@ -68,6 +71,8 @@ struct tk_adapt_state {
     struct tm_metrics champion_metrics, kb_metrics, ac_metrics, new_kb_metrics; /* on valid; tasks 0: not measured */
 };
 void tk_adapt_state_free(struct tk_adapt_state *s); /* zeroes it */
+/* The AC began with the knowledge base's weights: neither gate nor contest has refused them. */
+bool tk_adapt_from_kb(const struct tk_adapt_state *s);
 
 /* Run from s->phase to TK_PHASE_DONE. s zeroed: from the beginning. After an error s is as after the last phase that
  * was finished. UNUSABLE: probe, train, valid of different datasets; kb of another kind; more than TK_OLDER_MAX older

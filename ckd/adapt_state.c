@@ -29,6 +29,14 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("kd_seconds", kd.seconds)                                                                                        \
     X("over_champion", over_champion.gain)                                                                             \
     X("over_kb", over_kb.gain)                                                                                         \
+    X("quality_blend", contest.quality[TK_RIVAL_BLEND])                                                                \
+    X("quality_whole", contest.quality[TK_RIVAL_WHOLE])                                                                \
+    X("quality_half", contest.quality[TK_RIVAL_HALF])                                                                  \
+    X("quality_quarter", contest.quality[TK_RIVAL_QUARTER])                                                            \
+    X("quality_scratch", contest.quality[TK_RIVAL_SCRATCH])                                                            \
+    X("quality_kb", contest.quality[TK_RIVAL_KB])                                                                      \
+    X("behind", contest.behind)                                                                                        \
+    X("behind_error", contest.error)                                                                                   \
     X("lambda", lambda)                                                                                                \
     X("drop", acceptance.drop)                                                                                         \
     X("gain", acceptance.gain)
@@ -38,6 +46,8 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("gate_programs", verdict.concordance.programs)                                                                   \
     X("cl_epochs", cl.epochs)                                                                                          \
     X("kd_epochs", kd.epochs)                                                                                          \
+    X("rival", contest.winner)                                                                                         \
+    X("contest_tasks", contest.tasks)                                                                                  \
     X("from_start", from_start)                                                                                        \
     X("champion_decision", over_champion.decision)                                                                     \
     X("kb_decision", over_kb.decision)                                                                                 \

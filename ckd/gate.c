@@ -35,10 +35,10 @@ void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out)
     if (c->lower >= TK_GATE_WARM)
         out->gate = TK_GATE_WARM_START;
     else if (c->lower >= TK_GATE_DISTIL)
-        out->gate = TK_GATE_FRESH;
+        out->gate = TK_GATE_UNSURE;
     snprintf(out->reason, sizeof out->reason, "Concordance %.3f on the probe, at least %.3f: %s.", c->mean, c->lower,
              out->gate == TK_GATE_WARM_START ? "start from what is known"
-             : out->gate == TK_GATE_FRESH    ? "start anew, distil what is right"
+             : out->gate == TK_GATE_UNSURE   ? "learn from it if no rival is better"
                                              : "what is known does not help here");
 }
 

@@ -18,11 +18,11 @@ enum {
     TK_PROBE_WANTED = 256 /* programs of a probe: what the first round asks for */
 };
 #define TK_GATE_WARM   0.70 /* lower bound of the concordance: start from the source's weights */
-#define TK_GATE_DISTIL 0.55 /* start anew, listen to the source as far as it is right */
+#define TK_GATE_DISTIL 0.55 /* the same, if a model from scratch is not better */
 
 enum tk_gate {
     TK_GATE_SCRATCH, /* the source is no help: learn from own measurements alone, and do not teach it */
-    TK_GATE_FRESH,   /* random weights, distillation weighted by trust */
+    TK_GATE_UNSURE,  /* start from it if a model from scratch is not better (ckd/rivals.h) */
     TK_GATE_WARM_START
 };
 const char *tk_gate_name(enum tk_gate g); /* "scratch", "distil", "warm" */

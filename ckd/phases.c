@@ -22,7 +22,7 @@ static void train_defaults(struct tm_train_opts *o)
 
 void tk_scratch_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.steps = 600, .blend = 1};
+    *o = (struct tk_learn_opts){.steps = 600};
     train_defaults(&o->train);
     o->train.epochs = 20;
     o->train.period = 1;
@@ -30,10 +30,10 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
 
 void tk_cl_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.5};
+    *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.75};
     train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
-    o->train.lr = 3e-4;
+    o->train.lr = 1e-3;
     o->train.keep_last = true; /* a tenth of the data holds out too little to choose an epoch by */
     o->train.rate = TM_RATE_RESTARTS;
     o->train.period = CL_PERIOD;
@@ -41,7 +41,7 @@ void tk_cl_defaults(struct tk_learn_opts *o)
 
 void tk_kd_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA, .blend = 1};
+    *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA};
     train_defaults(&o->train);
     o->train.epochs = KD_EPOCHS;
     o->train.rate = TM_RATE_STEPS;
@@ -110,23 +110,13 @@ static int train(struct tm_model *m, bool warm, const struct tk_distil_opts *d, 
     return rc;
 }
 
-static int blend(struct tm_model *m, const float *with, double share, const struct tk_set *set,
-                 const struct tk_set *valid, const struct tk_run *run, struct tp_err *e)
-{
-    const struct tk_set *on = valid->n ? valid : set;
-    const float *own = m->w;
-    for (size_t i = 0; i < m->n; i++)
-        m->w[i] = with[i] + (float)share * (own[i] - with[i]);
-    return tm_train_calibrate(m, set->ds, set->programs, set->n, on->programs, on->n, run->threads, e);
-}
-
 int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, const struct tk_set *set,
              const struct tk_set *valid, const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **ac,
              struct tk_learned *told, struct tp_err *e)
 {
-    const bool warm = gate == TK_GATE_WARM_START, alone = gate == TK_GATE_SCRATCH;
+    const bool warm = gate != TK_GATE_SCRATCH;
     const struct tm_hyper h = kb ? kb->model->h : o->hyper ? *o->hyper : tm_hyper_default(set->ds->features);
-    const struct tk_distil_opts d = {.teacher = alone || !kb ? NULL : kb->model,
+    const struct tk_distil_opts d = {.teacher = warm && kb ? kb->model : NULL,
                                      .beta = o->beta,
                                      .fisher = warm && kb ? kb->fisher : NULL,
                                      .anchor = warm && kb ? kb->anchor : NULL,
@@ -135,13 +125,11 @@ int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, cons
     int rc;
     if (!m)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
-    rc = kb || alone ? 0 : tp_fail(e, TP_E_UNUSABLE, "there is no knowledge base to learn from");
-    if (rc == 0 && alone && start)
+    rc = kb || !warm ? 0 : tp_fail(e, TP_E_UNUSABLE, "there is no knowledge base to learn from");
+    if (rc == 0 && !warm && start)
         memcpy(m->w, start, m->n * sizeof *m->w);
     if (rc == 0)
         rc = train(m, warm, &d, set, valid, o, run, "learn", told, e);
-    if (rc == 0 && warm && o->blend < 1)
-        rc = blend(m, kb->model->w, o->blend, set, valid, run, e);
     if (rc) {
         tm_model_free(m);
         return rc;

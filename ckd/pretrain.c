@@ -29,6 +29,7 @@ static int learn(const struct tk_pretrain *p, uint32_t i, const struct tk_kb *kb
                                .valid = p->sources[i].valid,
                                .older = older,
                                .n_older = i,
+                               .folds = 1, /* a source holds out enough */
                                .scratch = p->scratch,
                                .cl = p->cl,
                                .kd = p->kd,

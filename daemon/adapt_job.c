@@ -208,8 +208,9 @@ static void limit_time(struct tk_adapt *a, double seconds)
 {
     if (!(seconds > 0))
         return;
-    a->scratch.train.max_seconds = 0.3 * seconds; /* twice, where the family has initial weights */
-    a->cl.train.max_seconds = 0.6 * seconds;
+    a->scratch.train.max_seconds =
+        0.22 * seconds; /* up to three times: as a rival, when it wins, from initial weights */
+    a->cl.train.max_seconds = 0.3 * seconds;
     a->kd.train.max_seconds = 0.2 * seconds; /* TK_ATTEMPTS times at most */
 }
 
@@ -249,15 +250,26 @@ static int adapt(struct run *x, struct tp_err *e)
 /* ---- texts ---- */
 static const char *start_name(const struct run *x)
 {
-    switch (x->s.verdict.gate) {
-    case TK_GATE_WARM_START:
-        return "warm";
-    case TK_GATE_FRESH:
-        return "fresh";
-    case TK_GATE_SCRATCH:
-        break;
+    return tk_adapt_from_kb(&x->s) ? "warm" : "scratch";
+}
+
+/* The rivals for the AC: {"winner", "tasks", "behind", "error", "quality": {name: q}}. */
+static void put_contest(struct tp_buf *b, const struct tk_contest *c)
+{
+    if (c->tasks == 0) {
+        tp_buf_puts(b, "null");
+        return;
     }
-    return "scratch";
+    tp_buf_printf(b, "{\"winner\": \"%s\", \"tasks\": %u", tk_rival_name(c->winner), c->tasks);
+    td_put_num(b, "behind", c->behind);
+    td_put_num(b, "error", c->error);
+    tp_buf_puts(b, ", \"quality\": {");
+    for (int r = 0, n = 0; r < TK_RIVAL_COUNT; r++)
+        if (!isnan(c->quality[r])) {
+            tp_buf_printf(b, "%s\"%s\": ", n++ ? ", " : "", tk_rival_name((enum tk_rival)r));
+            tp_buf_json_num(b, c->quality[r], 6);
+        }
+    tp_buf_puts(b, "}}");
 }
 
 static void put_learned(struct tp_buf *b, const struct tk_learned *l)
@@ -275,8 +287,10 @@ static void put_ac_story(struct tp_buf *b, const struct run *x)
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, &x->s.cl);
-    tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"against_kb\": ", x->s.from_start ? "true" : "false",
+    tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"rivals\": ", x->s.from_start ? "true" : "false",
                   start_name(x));
+    put_contest(b, &x->s.contest);
+    tp_buf_puts(b, ", \"against_kb\": ");
     if (x->s.kb_metrics.tasks == 0) {
         tp_buf_puts(b, "null");
         return;
@@ -317,7 +331,7 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     else
         tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
                        : x->params.never ? "\"Only a candidate was asked for.\""
-                                         : "\"The gate keeps the two apart.\"");
+                                         : "\"The gate or the rivals keep the two apart.\"");
 }
 
 /* ---- publication ---- */
@@ -386,7 +400,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     struct tm_model *m = NULL;
     struct tp_buf b = {0};
     char *training = NULL;
-    int64_t parent = x->s.verdict.gate != TK_GATE_SCRATCH || x->s.from_start ? x->kb_id : 0;
+    int64_t parent = tk_adapt_from_kb(&x->s) || x->s.from_start ? x->kb_id : 0;
     bool activate;
     int rc;
 

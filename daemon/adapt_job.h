@@ -8,11 +8,12 @@
 /* A job that was interrupted in the same phase so often does not go on. */
 enum { TD_ADAPT_STARTS = 4 };
 
-/* Result: that of finetune ("start" is "warm", "fresh" or "scratch"), and {"watermark": newest measurement id, "gate":
+/* Result: that of finetune ("start" is "warm" or "scratch"), and {"watermark": newest measurement id, "gate":
  * {"decision", "concordance", "lower", "tasks", "programs", "reason"}, "learned": {"epochs", "loss", "phi", "seconds",
- * "from_start"}, "against_kb": {"decision", "reason", "gain", "kb": {figures}} | null, "kb": {"decision": "founded" |
- * "accepted" | "refused" | "untouched" | "overtaken", "reason", "model": id | null, "attempts", "lambda", "worst",
- * "drop", "gain", "phases"}}. */
+ * "from_start"}, "rivals": {"winner", "tasks", "behind", "error", "quality": {name: quality}} | null, "against_kb":
+ * {"decision", "reason", "gain", "kb": {figures}} | null, "kb": {"decision": "founded" | "accepted" | "refused" |
+ * "untouched" | "overtaken", "reason", "model": id | null, "attempts", "lambda", "worst", "drop", "gain", "phases"}}.
+ */
 int td_adapt_run(struct td_daemon *d, struct td_job *j, const struct td_train_params *p, char **result,
                  struct tp_err *e);
 

@@ -100,6 +100,7 @@ struct tl_ckd_cell {
     double programs, seconds, bytes; /* of the target; CPU; model bytes for the added hardware */
     /* of ckd; NaN else */
     double gate, gate_mean, gate_lower, phi_cl, phi_kd, activated, accepted, attempts, from_start;
+    double rival; /* that won (enum tk_rival); NaN: there was no contest */
 };
 void tl_ckd_cell_free(struct tl_ckd_cell *c);
 int tl_ckd_cell_read(const char *path, const char *settings, struct tl_ckd_cell *c);

@@ -19,6 +19,7 @@
     X(activated)                                                                                                       \
     X(accepted)                                                                                                        \
     X(attempts)                                                                                                        \
+    X(rival)                                                                                                           \
     X(from_start)
 #define ARRAYS(X)                                                                                                      \
     X(pairwise)                                                                                                        \

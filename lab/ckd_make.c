@@ -223,6 +223,7 @@ static struct tl_ckd_cell fresh(const struct tl_ckd_here *k)
                                 .activated = NAN,
                                 .accepted = NAN,
                                 .attempts = NAN,
+                                .rival = NAN,
                                 .from_start = NAN};
 }
 
@@ -341,6 +342,7 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     c->accepted = s.acceptance.accepted;
     c->attempts = s.attempts;
     c->from_start = s.from_start;
+    c->rival = s.contest.tasks ? (double)s.contest.winner : NAN;
     c->bytes = model_bytes(s.ac);
     *next = s.new_kb ? s.new_kb : tk_kb_clone(kb);
     s.new_kb = NULL;
@@ -352,7 +354,7 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     if (rc == 0)
         rc = score_all(k, (*next)->model, TL_CKD_KB, c, e);
     if (rc == 0 && ac) {
-        *ac = s.activated && s.verdict.gate != TK_GATE_SCRATCH ? s.ac : NULL;
+        *ac = s.activated && tk_adapt_from_kb(&s) ? s.ac : NULL;
         s.ac = *ac ? NULL : s.ac;
     }
 out:

@@ -265,6 +265,12 @@ static int gate_row(struct source *s, struct tp_buf *b)
         tp_buf_printf(b, "%s%s", seed ? ", " : " ", c->done ? tk_gate_name((enum tk_gate)c->gate) : "");
     }
     tp_buf_puts(b, " |");
+    for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
+        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
+        tp_buf_printf(b, "%s%s", seed ? ", " : " ",
+                      c->done && !isnan(c->rival) ? tk_rival_name((enum tk_rival)c->rival) : "none");
+    }
+    tp_buf_puts(b, " |");
     put_plain(b, 3, NUMBER(s, gate_mean));
     put_plain(b, 3, NUMBER(s, gate_lower));
     put_plain(b, 2, NUMBER(s, phi_cl));
@@ -278,10 +284,10 @@ static int gate_row(struct source *s, struct tp_buf *b)
 
 static int gate(const struct tl_ckd_results *r, struct tp_buf *b)
 {
-    tp_buf_puts(
-        b, "\n### Gate, trust and acceptance, mean over seeds\n\n| transfer | data | verdict by seed | concordance | "
-           "at least | Φ at the end of CL | of KD | AC activated | KB accepted | attempts "
-           "|\n|---|---|---|---|---|---|---|---|---|---|\n");
+    tp_buf_puts(b,
+                "\n### Gate, trust and acceptance, mean over seeds\n\n| transfer | data | verdict by seed | rival that "
+                "won | concordance | at least | Φ at the end of CL | of KD | AC activated | KB accepted | attempts "
+                "|\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     return each(r, TL_CKD_CKD, false, gate_row, b);
 }
 

@@ -112,6 +112,7 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
     if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
+        tp_buf_printf(&b, ", folds %d", (int)TK_FOLDS);
     }
     tp_buf_putc(&b, '\0');
     const bool ok = !b.oom && b.n <= SETTINGS;
@@ -170,8 +171,9 @@ static void tell(const struct tl_ckd_here *k, enum tl_ckd_method m, const struct
             tl_ckd_method_name(m), mean(t->pairwise, t->n), mean(t->top1, t->n), k->d->hw[0].name,
             mean(s->pairwise, s->n), mean(s->top1, s->n), c->seconds);
     if (!isnan(c->gate))
-        fprintf(stderr, " | gate %s %.3f/%.3f phi %.2f/%.2f activated %g accepted %g after %g",
-                tk_gate_name((enum tk_gate)c->gate), c->gate_mean, c->gate_lower, c->phi_cl, c->phi_kd, c->activated,
+        fprintf(stderr, " | gate %s %.3f/%.3f rival %s phi %.2f/%.2f activated %g accepted %g after %g",
+                tk_gate_name((enum tk_gate)c->gate), c->gate_mean, c->gate_lower,
+                isnan(c->rival) ? "none" : tk_rival_name((enum tk_rival)c->rival), c->phi_cl, c->phi_kd, c->activated,
                 c->accepted, c->attempts);
     fputc('\n', stderr);
 }

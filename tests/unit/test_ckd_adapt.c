@@ -85,6 +85,7 @@ static void job_init_wide(struct job *j)
     job_begin(j, 3);
     j->adapt.cl.train.epochs = 2;
     j->adapt.cl.train.period = 2;
+    j->adapt.scratch.train.epochs = 1;
     j->adapt.kd.train.epochs = 2;
 }
 
@@ -130,6 +131,30 @@ START_TEST(bad_knowledge_is_kept_out_both_ways)
     ck_assert_double_gt(toy_pairwise(s.ac, &j.b), 0.6);
     tk_adapt_state_free(&s);
     job_free(&j);
+}
+END_TEST
+
+START_TEST(a_small_hold_out_does_not_bring_back_what_the_gate_refused)
+{
+    const struct tm_hyper h = toy_hyper();
+    for (int small = 0; small < 2; small++) {
+        struct job j;
+        struct tk_adapt_state s = {.phase = TK_PHASE_JUDGE};
+        struct tp_err e;
+        job_init(&j, true);
+        s.verdict = (struct tk_verdict){
+            .gate = TK_GATE_SCRATCH,
+            .concordance = {
+                .mean = 0.5, .lower = 0.4, .tasks = small ? TK_PROBE_TASKS - 1 : TK_PROBE_TASKS, .programs = 400}};
+        ck_assert_ptr_nonnull(s.ac = tm_model_new(TCLFEAT_TCLF_1, &h, 5)); /* much worse than the knowledge base */
+        ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+        ck_assert_double_lt(s.ac_metrics.pairwise, s.kb_metrics.pairwise - 0.1);
+        ck_assert(s.activated == !small);
+        ck_assert((s.contest.tasks > 0) == (small != 0));
+        ck_assert_ptr_null(s.new_kb);
+        tk_adapt_state_free(&s);
+        job_free(&j);
+    }
 }
 END_TEST
 
@@ -287,6 +312,8 @@ START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
     ck_assert_double_eq(s.acceptance.drop, whole.acceptance.drop);
     ck_assert_str_eq(s.verdict.reason, whole.verdict.reason);
     ck_assert(s.activated == whole.activated && s.cl.epochs == whole.cl.epochs);
+    ck_assert(s.contest.winner == whole.contest.winner && s.contest.tasks == whole.contest.tasks);
+    ck_assert_mem_eq(s.contest.quality, whole.contest.quality, sizeof s.contest.quality);
     ck_assert_double_eq(s.ac_metrics.pairwise, whole.ac_metrics.pairwise);
     ck_assert_int_eq(files_in(dir, true), 3); /* state.json, ac-N, kb-N: nothing is left of older states */
     rmdir(dir);
@@ -442,6 +469,7 @@ int main(void)
     tcase_add_test(c, without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not);
     tcase_add_test(c, related_hardware_starts_warm_and_teaches);
     tcase_add_test(c, bad_knowledge_is_kept_out_both_ways);
+    tcase_add_test(c, a_small_hold_out_does_not_bring_back_what_the_gate_refused);
     tcase_add_test(c, the_first_hardware_founds_the_knowledge_base);
     tcase_add_test(c, a_candidate_that_spoils_the_old_is_tried_again_and_then_dropped);
     tcase_add_test(c, results_do_not_depend_on_the_number_of_threads);

@@ -15,8 +15,8 @@ START_TEST(the_lower_bound_decides)
 {
     ck_assert_int_eq(judged(0.95), TK_GATE_WARM_START);
     ck_assert_int_eq(judged(0.70), TK_GATE_WARM_START);
-    ck_assert_int_eq(judged(0.6999), TK_GATE_FRESH);
-    ck_assert_int_eq(judged(0.55), TK_GATE_FRESH);
+    ck_assert_int_eq(judged(0.6999), TK_GATE_UNSURE);
+    ck_assert_int_eq(judged(0.55), TK_GATE_UNSURE);
     ck_assert_int_eq(judged(0.5499), TK_GATE_SCRATCH);
     ck_assert_int_eq(judged(NAN), TK_GATE_SCRATCH);
 }
