@@ -115,12 +115,19 @@ static void two_free(struct two *x)
     toy_free(&x->b);
 }
 
-static void run(struct two *x)
+static void run_with(struct two *x, const struct tk_learn_opts *scratch)
 {
     struct tp_err e;
-    ck_assert_msg(tk_cross_fit(x->kb, &x->b.train_set, &x->b.valid_set, TK_FOLDS, &x->cl, &x->scratch, &x->run, &x->ac,
+    tm_model_free(x->ac);
+    x->ac = NULL;
+    ck_assert_msg(tk_cross_fit(x->kb, &x->b.train_set, &x->b.valid_set, TK_FOLDS, &x->cl, scratch, &x->run, &x->ac,
                                &x->told, &x->contest, &e) == 0,
                   "%s", e.detail);
+}
+
+static void run(struct two *x)
+{
+    run_with(x, &x->scratch);
 }
 
 START_TEST(every_task_judges_and_related_knowledge_is_built_on)
@@ -145,6 +152,9 @@ START_TEST(knowledge_that_misleads_loses_to_a_model_from_scratch)
     run(&x);
     ck_assert_int_eq(x.contest.winner, TK_RIVAL_SCRATCH);
     ck_assert_ptr_null(x.ac);
+    run_with(&x, NULL); /* which only wins where it may take part */
+    ck_assert(isnan(x.contest.quality[TK_RIVAL_SCRATCH]));
+    ck_assert_ptr_nonnull(x.ac);
     two_free(&x);
 }
 END_TEST
@@ -164,8 +174,6 @@ START_TEST(with_few_tasks_the_held_out_programs_judge_alone)
     run(&x);
     ck_assert_uint_gt(x.contest.tasks, 0);
     ck_assert_uint_lt(x.contest.tasks, TOY_TASKS / 2);
-    tm_model_free(x.ac);
-    x.ac = NULL;
     x.b.valid_set.n = 0; /* and without any nobody is compared */
     run(&x);
     ck_assert_uint_eq(x.contest.tasks, 0);
