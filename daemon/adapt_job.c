@@ -235,6 +235,8 @@ static int adapt(struct run *x, struct tp_err *e)
     if (x->params.epochs > 0) {
         a.scratch.train.epochs = a.cl.train.epochs = a.kd.train.epochs = (int)x->params.epochs;
         a.scratch.steps = a.cl.steps = a.kd.steps = 0;
+        if (a.cl.train.period > a.cl.train.epochs) /* else a whole period would be made of less */
+            a.cl.train.period = a.cl.train.epochs;
     }
     limit_time(&a, x->params.max_seconds);
     if (x->folder[0] != '\0') {
