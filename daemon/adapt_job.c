@@ -255,25 +255,6 @@ static const char *start_name(const struct run *x)
     return tk_adapt_from_kb(&x->s) ? "warm" : "scratch";
 }
 
-/* The rivals for the AC: {"winner", "tasks", "behind", "error", "quality": {name: q}}. */
-static void put_contest(struct tp_buf *b, const struct tk_contest *c)
-{
-    if (c->tasks == 0) {
-        tp_buf_puts(b, "null");
-        return;
-    }
-    tp_buf_printf(b, "{\"winner\": \"%s\", \"tasks\": %u", tk_rival_name(c->winner), c->tasks);
-    td_put_num(b, "behind", c->behind);
-    td_put_num(b, "error", c->error);
-    tp_buf_puts(b, ", \"quality\": {");
-    for (int r = 0, n = 0; r < TK_RIVAL_COUNT; r++)
-        if (!isnan(c->quality[r])) {
-            tp_buf_printf(b, "%s\"%s\": ", n++ ? ", " : "", tk_rival_name((enum tk_rival)r));
-            tp_buf_json_num(b, c->quality[r], 6);
-        }
-    tp_buf_puts(b, "}}");
-}
-
 static void put_learned(struct tp_buf *b, const struct tk_learned *l)
 {
     tp_buf_printf(b, "{\"epochs\": %d", l->epochs);
@@ -291,7 +272,7 @@ static void put_ac_story(struct tp_buf *b, const struct run *x)
     put_learned(b, &x->s.cl);
     tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"rivals\": ", x->s.from_start ? "true" : "false",
                   start_name(x));
-    put_contest(b, &x->s.contest);
+    td_put_contest(b, &x->s.contest);
     tp_buf_puts(b, ", \"against_kb\": ");
     if (x->s.kb_metrics.tasks == 0) {
         tp_buf_puts(b, "null");

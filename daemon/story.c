@@ -6,6 +6,7 @@
 #include "daemon/metrics.h"
 #include "daemon/recalibrate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +18,24 @@ void td_put_gate(struct tp_buf *b, const struct tk_verdict *v)
     td_put_num(b, "lower", v->concordance.lower);
     tp_buf_printf(b, ", \"tasks\": %u, \"programs\": %u, \"reason\": \"%s\"}", v->concordance.tasks,
                   v->concordance.programs, v->reason);
+}
+
+void td_put_contest(struct tp_buf *b, const struct tk_contest *c)
+{
+    if (c->tasks == 0) {
+        tp_buf_puts(b, "null");
+        return;
+    }
+    tp_buf_printf(b, "{\"winner\": \"%s\", \"tasks\": %u", tk_rival_name(c->winner), c->tasks);
+    td_put_num(b, "behind", c->behind);
+    td_put_num(b, "error", c->error);
+    tp_buf_puts(b, ", \"quality\": {");
+    for (int r = 0, n = 0; r < TK_RIVAL_COUNT; r++)
+        if (!isnan(c->quality[r])) {
+            tp_buf_printf(b, "%s\"%s\": ", n++ ? ", " : "", tk_rival_name((enum tk_rival)r));
+            tp_buf_json_num(b, c->quality[r], 6);
+        }
+    tp_buf_puts(b, "}}");
 }
 
 void td_put_brief(struct tp_buf *b, const struct tm_metrics *m)

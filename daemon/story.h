@@ -2,13 +2,15 @@
 #ifndef TD_STORY_H
 #define TD_STORY_H
 
-#include "ckd/gate.h"
+#include "ckd/rivals.h"
 #include "daemon/jobs.h"
 #include "model/metrics.h"
 #include "model/weights.h"
 
 /* {"decision": ..., ...} of the gate. */
 void td_put_gate(struct tp_buf *b, const struct tk_verdict *v);
+/* Of the rivals for an AC: {"winner", "tasks", "behind", "error", "quality": {name: quality}}, or null without any. */
+void td_put_contest(struct tp_buf *b, const struct tk_contest *c);
 /* {"tasks", "programs", "top1_mean", "pairwise"}, or null without tasks. */
 void td_put_brief(struct tp_buf *b, const struct tm_metrics *m);
 /* Who made a model and from what, but for the texts. */

@@ -147,9 +147,13 @@ START_TEST(related_hardware_starts_from_what_is_known_and_gives_back)
     ck_assert_str_eq(tc_str(job, "/result/start"), "warm");
     ck_assert(tc_num(job, "/result/gate/lower") >= 0.7);
     ck_assert(json_is_object(tc_at(job, "/result/against_kb")));
+    ck_assert_int_gt(tc_int(job, "/result/rivals/tasks", 0), 1);
+    ck_assert(json_is_number(tc_at(job, "/result/rivals/quality/kb")));
+    ck_assert(strcmp(tc_str(job, "/result/rivals/winner"), "scratch") != 0); /* is only asked when in doubt */
     const char *decision = tc_str(job, "/result/decision"), *kb = tc_str(job, "/result/kb/decision");
     struct bb_reply *ac = bb_get("/v1/models/%lld", (long long)tc_int(job, "/result/model", 0));
     ck_assert_int_eq(tc_int(ac->json, "/parents/0", 0), before);
+    ck_assert_str_eq(tc_str(ac->json, "/metrics/rivals/winner"), tc_str(job, "/result/rivals/winner"));
     if (strcmp(decision, "activated") != 0)
         ck_assert_str_eq(kb, "untouched");
     if (strcmp(kb, "accepted") == 0) {
