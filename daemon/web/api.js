@@ -12,10 +12,6 @@ export class ApiError extends Error {
   get denied() {
     return this.status === 401 || this.status === 403;
   }
-  // The route is not offered by this server (which is not: the thing was not found).
-  get absent() {
-    return this.status === 501 || this.status === 405 || (this.status === 404 && this.type === "no-route");
-  }
 }
 
 export const setToken = (t) => { token = t || null; };

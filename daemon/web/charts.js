@@ -1,10 +1,17 @@
 // Charts: uPlot in a <figure> with a sentence that says what it shows and the numbers as a table, for those who do not
 // see the canvas.
-/* global uPlot */
 import { h, swap, empty, seconds, count, percent } from "./dom.js";
 
-// The library may come after the first page is drawn.
-const library = window.uPlot ? null : new Promise((f) => document.getElementById("uplot").addEventListener("load", f));
+// The library is fetched for the first chart: a page is ready before it has one.
+let uPlot = null, library = null;
+
+async function load() {
+  const style = h("link", { rel: "stylesheet", href: new URL("uplot.css", import.meta.url) });
+  const styled = new Promise((f) => style.addEventListener("load", f));
+  document.head.append(style);
+  uPlot = (await import("./uplot.js")).default;
+  await styled;
+}
 
 const live = new Set(); // charts on the page, drawn anew when the colour scheme changes
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -31,7 +38,8 @@ export function figure(title, note, height = 220) {
     chart.plot = null;
     const c = chart.content;
     if (!c || c.none || !el.isConnected) return;
-    if (!window.uPlot) {
+    if (!uPlot) {
+      library ??= load().catch((e) => { library = null; throw e; });
       library.then(chart.draw);
       return;
     }
@@ -103,7 +111,7 @@ const short = (v) => seconds(v).replace(/\.0+(?=\s)/, "").replace(/(\.\d*[1-9])0
 const down = (v) => Number(`${Math.floor(v / 10 ** Math.floor(Math.log10(v)) + 1e-9)}e${Math.floor(Math.log10(v))}`);
 const times = (v) => "× " + +v.toPrecision(3);
 
-const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const clock = (t) => new Date(1000 * t).toTimeString().slice(0, 8);
 
 // points: [{t: unix seconds, v}]
 export function throughput(unit, label, c, points, describe) {
@@ -116,8 +124,8 @@ export function throughput(unit, label, c, points, describe) {
     opts: () => ({
       ...base(),
       scales: { x: { range: (u, lo, hi) => [Math.min(lo, hi - 60), hi] }, y: { range: (u, lo, hi) => [0, Math.max(1, hi * 1.1)] } },
-      axes: [axis({ size: 30, space: 90, values: (u, vs) => vs.map((v) => clock.format(v * 1000)) }), axis({ size: 56, values: tick((v) => (v >= 1000 ? count(v / 1000) + " k" : String(+v.toPrecision(3)))) })],
-      series: [{ label: "At", value: (u, v) => (v === null ? "–" : clock.format(v * 1000)) }, serie(label, c, { fill: () => colour(c) + "22", value: (u, v) => (v === null ? "–" : `${describe(v)} ${unit}`) })],
+      axes: [axis({ size: 30, space: 90, values: (u, vs) => vs.map(clock) }), axis({ size: 56, values: tick((v) => (v >= 1000 ? count(v / 1000) + " k" : String(+v.toPrecision(3)))) })],
+      series: [{ label: "At", value: (u, v) => (v === null ? "–" : clock(v)) }, serie(label, c, { fill: () => colour(c) + "22", value: (u, v) => (v === null ? "–" : `${describe(v)} ${unit}`) })],
     }),
   };
 }

@@ -48,12 +48,13 @@ export function table(caption, columns, rows, key) {
 // ---- numbers ----
 export const NONE = "–";
 const NB = "\u00a0"; // between a number and its unit
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, minimumSignificantDigits: 3 });
+// Intl would do; loading its tables takes longer than all else that the page computes.
+const whole = (v) => String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, ",");
+const three = (v) => (Math.abs(v) < 999.5 ? v.toPrecision(3) : whole(Number(v.toPrecision(3))));
 const has = (v) => v !== null && v !== undefined && Number.isFinite(v);
 
-export const count = (v) => (has(v) ? whole.format(v) : NONE);
-export const rate = (v) => (!has(v) ? NONE : v >= 1000 ? whole.format(v) : v === 0 ? "0" : v < 0.01 ? "<0.01" : three.format(v));
+export const count = (v) => (has(v) ? whole(v) : NONE);
+export const rate = (v) => (!has(v) ? NONE : v >= 1000 ? whole(v) : v === 0 ? "0" : v < 0.01 ? "<0.01" : three(v));
 export const share = (v) => (has(v) ? (100 * v).toFixed(1) : NONE);
 export const percent = (v) => (has(v) ? share(v) + NB + "%" : NONE);
 export const factor = (ln) => (has(ln) ? "×" + NB + Math.exp(ln).toFixed(2) : NONE);
@@ -62,14 +63,14 @@ export function seconds(v) {
   if (!has(v)) return NONE;
   if (v === 0) return "0" + NB + "s";
   for (const [unit, size] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]])
-    if (v >= size * 0.9995) return three.format(v / size) + NB + unit;
-  return three.format(v / 1e-9) + NB + "ns";
+    if (v >= size * 0.9995) return three(v / size) + NB + unit;
+  return three(v / 1e-9) + NB + "ns";
 }
 
 export function bytes(v) {
   if (!has(v)) return NONE;
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]])
-    if (v >= size) return three.format(v / size) + NB + unit;
+    if (v >= size) return three(v / size) + NB + unit;
   return v + NB + "B";
 }
 
@@ -87,7 +88,7 @@ const age = (iso) => span(Math.max(0, (Date.now() - Date.parse(iso)) / 1000));
 // How long ago; keepTime() lets it go on.
 export function time(iso, suffix = "") {
   if (!iso) return NONE;
-  return h("time", { datetime: iso, title: new Date(iso).toLocaleString(), "data-suffix": suffix }, age(iso) + suffix);
+  return h("time", { datetime: iso, title: new Date(iso).toString().slice(0, 24), "data-suffix": suffix }, age(iso) + suffix);
 }
 
 export function keepTime() {

@@ -17,6 +17,7 @@ type_of() {
 content() {
     case $1 in
     *.html) sed "s/@VERSION@/$version/g" "$1" ;;
+    */uplot.js) cat "$1" && echo "export default uPlot;" ;;
     *) cat "$1" ;;
     esac
 }

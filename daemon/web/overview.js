@@ -154,8 +154,8 @@ export function overview(go) {
       transferBody.replaceChildren(...matrix(shown, await similar(shown)));
       if (names.length > MATRIX_MAX) transferBody.append(empty(`The first ${MATRIX_MAX} of ${names.length}.`));
     } catch (e) {
-      transferBody.replaceChildren(empty(e.absent ? "Not available: this server does not offer similarity of hardware yet." : `Not available: ${e.message}.`));
-      if (!e.absent) transfer = null;
+      transferBody.replaceChildren(empty(`Not available: ${e.message}.`));
+      transfer = null;
     }
   }
 

@@ -62,11 +62,9 @@ export async function open(browser, { width = 1280, height = 900, scheme = "ligh
   const page = await context.newPage();
   page.wrong = [];
   page.bytes = 0;
-  // Until the server offers it, the matrix asks in vain.
-  const absent = (url) => url.endsWith("/similar");
   page.on("console", (m) => {
     const url = m.location().url || "";
-    if (m.type() === "error" && !(m.text().startsWith("Failed to load resource") && (absent(url) || expected(url)))) page.wrong.push(`${m.text()} ${url}`);
+    if (m.type() === "error" && !(m.text().startsWith("Failed to load resource") && expected(url))) page.wrong.push(`${m.text()} ${url}`);
   });
   page.on("pageerror", (e) => page.wrong.push(e.stack));
   await page.addInitScript(() => {

@@ -2,7 +2,6 @@
 # check.sh TCLD WORK: the dashboard in headless Chromium (tests/web/*.mjs). Its packages are kept in WORK. Skips with a
 # word where Chromium, node (18 or newer) or the packages cannot be had.
 set -eu
-export TCLD_STARTER_KNOWLEDGE=off # hardware knows what a test teaches it
 tcld=$1
 work=$2
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,12 +1,16 @@
 // The dashboard as its users meet it, in headless Chromium against a real tcld. The tests share one daemon and follow one
 // another: the first one brings the data that the others look at.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { after, before, test } from "node:test";
+import { createServer } from "node:http";
 import { readFileSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { join } from "node:path";
 import { Daemon, axe, batch, demo, launch, open, ready, shot } from "./browser.mjs";
 
+// Models of one family: 1 came with tcld, the first adapt makes one for the hardware and the family's next.
+const OWN = 2, SECOND = 4;
 const HW = "host-avx512", PHONE = { width: 390, height: 844 };
 let daemon, browser;
 
@@ -26,7 +30,7 @@ const clean = async (page) => {
 const say = (page, text) => page.getByText(text).first().waitFor({ timeout: 60000 });
 const api = async (path) => (await fetch(daemon.url + path)).json();
 
-test("an empty server says what to do, and a newcomer gets from there to a rolled-back model by the page alone", { timeout: 240000 }, async () => {
+test("an empty server says what to do, and a newcomer gets from there to a rolled-back model by the page alone", { timeout: 480000 }, async () => {
   const page = await open(browser);
   await page.goto(daemon.url);
   await say(page, "No hardware is registered.");
@@ -59,42 +63,48 @@ test("an empty server says what to do, and a newcomer gets from there to a rolle
   await page.getByRole("button", { name: "Import" }).click();
   await say(page, /17 files|18 files/);
   await say(page, /torn\.json:4: /);
+  const packed = join(daemon.dir, "two-in-one.json.gz"); // browsers read the first only
+  writeFileSync(packed, Buffer.concat([gzipSync(readFileSync(first)), gzipSync(readFileSync(second))]));
+  await page.getByLabel("Log files").setInputFiles(packed);
+  await page.getByRole("button", { name: "Import" }).click();
+  await say(page, /two-in-one\.json\.gz cannot be read to its end; if it is several gzip files in one, unpack it first/);
+  await say(page, /^Stopped: 0 accepted, 0 duplicates, 0 rejected/);
   const counts = (await api(`/v1/hardware/${HW}`)).counts;
   assert.equal(counts.measurements, 2288);
   assert.equal(counts.tasks, 17);
 
-  // train and watch: the bar moves without a reload
-  await page.getByRole("button", { name: "Retrain…" }).click();
-  await page.getByLabel("Mode", { exact: true }).selectOption("finetune");
-  await page.getByText("More", { exact: true }).click();
-  await page.getByLabel("Epochs").fill("12");
-  assert.deepEqual(await axe(page), []);
-  await page.getByRole("dialog").getByRole("button", { name: "Retrain" }).click();
+  // adapt what the family knows, and watch: the bar moves without a reload
+  const adapt = async (seed, activate) => {
+    await page.getByRole("button", { name: "Retrain…" }).click();
+    await page.getByLabel("Mode", { exact: true }).selectOption("adapt");
+    await page.getByLabel("Activate the new model").selectOption(activate);
+    await page.getByText("More", { exact: true }).click();
+    await page.getByLabel("Programs per task, at most").fill("48");
+    await page.getByLabel("Seed").fill(String(seed));
+    assert.deepEqual(await axe(page), []);
+    await page.getByRole("dialog").getByRole("button", { name: "Retrain" }).click();
+  };
+  await adapt(4, "auto");
   const bar = page.getByRole("progressbar", { name: "Progress of job 1" });
   await bar.waitFor();
   const seen = new Set();
-  for (let i = 0; i < 400 && (await bar.count()); i++) {
-    seen.add(await bar.evaluate((e) => e.value).catch(() => null));
+  for (let i = 0; i < 3600 && (await bar.count()); i++) {
+    seen.add(await bar.evaluate((e) => e.value, null, { timeout: 1000 }).catch(() => null));
     await page.waitForTimeout(50);
   }
   assert.ok(seen.size >= 3, `progress moved: ${[...seen]}`);
-  await say(page, "model 1 activated");
-  await say(page, "answers now");
+  await say(page, `model ${OWN} activated`);
+  await page.getByRole("row", { name: new RegExp(`^${OWN} .*answers now`) }).waitFor();
+  const { result } = await api("/v1/jobs/1");
+  assert.deepEqual([result.start, result.against_kb.decision, result.kb.decision], ["warm", "activated", "accepted"]);
 
   // a second model, made active, then back
-  await page.getByRole("button", { name: "Retrain…" }).click();
-  await page.getByLabel("Mode", { exact: true }).selectOption("finetune");
-  await page.getByText("More", { exact: true }).click();
-  await page.getByLabel("Epochs").fill("2");
-  await page.getByLabel("Seed").fill("7");
-  await page.getByRole("dialog").getByRole("button", { name: "Retrain" }).click();
-  await say(page, /model 2 (activated|not better)/);
-  await page.getByRole("row", { name: /^2 / }).first().waitFor();
-  const button = page.getByRole("button", { name: "Activate model 2" });
-  if (await button.count()) await button.click();
-  await page.getByRole("button", { name: "Roll back to model 1" }).click();
-  await say(page, "Rolled back: model 1 answers");
-  assert.equal((await api(`/v1/hardware/${HW}`)).active_model, 1);
+  await adapt(5, "never");
+  await say(page, `model ${SECOND} kept as candidate`);
+  await page.getByRole("button", { name: `Activate model ${SECOND}` }).click();
+  await page.getByRole("button", { name: `Roll back to model ${OWN}` }).click();
+  await say(page, `Rolled back: model ${OWN} answers`);
+  assert.equal((await api(`/v1/hardware/${HW}`)).active_model, OWN);
 
   // check it: points to look at
   await page.getByRole("button", { name: "Evaluate" }).click();
@@ -154,31 +164,71 @@ test("both pages are free of serious findings in light, dark and at phone width,
     }
 });
 
-test("the page is light", { timeout: 60000 }, async () => {
-  const walls = [], works = [];
-  let cold = 0, warm = 0;
-  for (let i = 0; i < 5; i++) {
-    const page = await open(browser);
-    const timing = await page.context().newCDPSession(page);
-    await timing.send("Performance.enable", { timeDomain: "threadTicks" });
-    const work = async () => (await timing.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value;
-    const at = await work();
-    await page.goto(daemon.url);
-    await ready(page);
-    works.push(1000 * (await work() - at));
-    walls.push(await page.evaluate(() => performance.getEntriesByName("ready")[0].startTime));
-    await page.waitForLoadState("networkidle").catch(() => {});
-    cold = page.bytes;
-    await page.reload();
-    await ready(page);
-    warm = page.bytes - cold;
-    await clean(page);
+// A page of nothing but a script that says "ready": what Chromium and the machine take by themselves.
+async function bare() {
+  const server = createServer((q, r) => {
+    r.setHeader("Content-Type", q.url === "/" ? "text/html" : "text/javascript");
+    r.end(q.url === "/" ? "<!doctype html><html lang=\"en\"><link rel=\"icon\" href=\"data:,\"><title>bare</title><body>bare<script type=\"module\" src=\"a.js\"></script>"
+      : "performance.mark(\"ready\"); fetch(\"readyz\");");
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return { url: `http://127.0.0.1:${server.address().port}`, close: () => server.close() };
+}
+
+// A first visit in a window of its own: {wall, computed} ms until the page is ready. Chromium loads a start page of its
+// own with each window, and a script that looks at the page takes time from it: the visit begins after the one and ends
+// before the other, with the request that a ready page sends.
+async function visit(url) {
+  const page = await open(browser);
+  const timing = await page.context().newCDPSession(page);
+  await timing.send("Performance.enable", { timeDomain: "threadTicks" });
+  const work = async () => (await timing.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value;
+  await page.waitForTimeout(1000);
+  const at = await work(), over = page.waitForRequest((r) => r.url().endsWith("/readyz"));
+  await page.goto(url);
+  await over;
+  const computed = 1000 * (await work() - at);
+  await ready(page);
+  const wall = await page.evaluate(() => performance.getEntriesByName("ready")[0].startTime);
+  await clean(page);
+  return { wall, computed };
+}
+
+test("the page is ready within 200 ms", { timeout: 240000 }, async () => {
+  const middle = (visits, key) => visits.map((v) => v[key]).sort((a, b) => a - b)[visits.length >> 1];
+  const nothing = await bare(), pages = [], bares = [];
+  let wall, limit;
+  for (let i = 1; i <= 15 && !(wall <= 200); i++) {
+    bares.push(await visit(nothing.url));
+    pages.push(await visit(daemon.url));
+    if (i % 5) continue;
+    wall = middle(pages.slice(-5), "wall");
+    limit = Math.max(200, 8 * middle(bares.slice(-5), "wall")); // 8: where nobody else uses the machine a bare page takes 25 ms
+    console.log(`  ready after ${wall.toFixed(0)} ms, a bare page after ${middle(bares.slice(-5), "wall").toFixed(0)} ms`);
   }
-  const best = (v) => Math.min(...v).toFixed(0);
-  console.log(`  ready after ${best(walls)} ms (best of ${walls.length}; ${best(works)} ms of it computed by the page), ${(cold / 1000).toFixed(1)} kB, again ${(warm / 1000).toFixed(1)} kB`);
+  nothing.close();
+  const computed = middle(pages, "computed");
+  console.log(`  ${computed.toFixed(0)} ms of it computed by the page`);
+  assert.ok(wall <= limit, `ready after ${wall} ms; at most ${limit} ms`);
+  assert.ok(computed <= 100, "what the page computes until it is ready hardly depends on who else uses the machine");
+});
+
+test("the page is light", { timeout: 60000 }, async () => {
+  const page = await open(browser);
+  const drawn = async () => { // with all that it loads for its charts
+    await page.locator(".uplot").first().waitFor({ timeout: 20000 });
+    await page.waitForLoadState("networkidle").catch(() => {});
+  };
+  await page.goto(daemon.url);
+  await drawn();
+  const cold = page.bytes;
+  await page.reload();
+  await drawn();
+  const again = await page.evaluate(() => performance.getEntriesByType("resource").filter((r) => r.name.includes("/web/")).map((r) => r.transferSize));
+  console.log(`  ${(cold / 1000).toFixed(1)} kB`);
   assert.ok(cold > 0 && cold <= 150000, `${cold} bytes`);
-  assert.ok(warm < cold / 2, `again ${warm} bytes of ${cold}`);
-  assert.ok(Math.min(...works) <= 200, "what the page computes until it is ready does not depend on who else uses the machine");
+  assert.ok(again.length > 5 && again.every((n) => n === 0), `files are kept: ${again}`);
+  await clean(page);
 });
 
 test("keyboard: skip link, focus kept by a dialog and given back", { timeout: 60000 }, async () => {
@@ -221,17 +271,17 @@ test("a server with tokens: the page asks for one, says which role is missing, g
   await page.getByRole("button", { name: "Give a token…" }).click();
   await give(reader);
   await page.getByRole("link", { name: HW }).first().click();
-  await page.getByRole("button", { name: "Activate model 2" }).click();
+  await page.getByRole("button", { name: `Activate model ${SECOND}` }).click();
   await say(page, "This needs another role");
   assert.deepEqual(await axe(page), []);
   await shot(page, "refused");
   await page.keyboard.press("Escape");
   await page.getByText(/^Activated: /).waitFor();
-  assert.equal(await active(), 1);
-  await page.getByRole("button", { name: "Activate model 2" }).click();
+  assert.equal(await active(), OWN);
+  await page.getByRole("button", { name: `Activate model ${SECOND}` }).click();
   await give(operator);
-  await say(page, "model 2 answers");
-  assert.equal(await active(), 2);
+  await say(page, `model ${SECOND} answers`);
+  assert.equal(await active(), SECOND);
   await page.getByRole("button", { name: "Evaluate" }).click();
   await say(page, /Job \d+ \(evaluate, host-avx512\) succeeded/); // followed with the token
   assert.equal(await page.evaluate(() => localStorage.length + sessionStorage.length + document.cookie.length), 0);
@@ -242,13 +292,18 @@ test("a server with tokens: the page asks for one, says which role is missing, g
   await daemon.start();
 });
 
-test("what hardware learns from hardware is a matrix where the server offers it", { timeout: 60000 }, async () => {
+test("what hardware learns from hardware is a matrix", { timeout: 60000 }, async () => {
   await fetch(`${daemon.url}/v1/hardware/xeon-8272`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: "{\"target\": \"llvm -mcpu=core-avx2\"}" });
-  const absent = await open(browser);
-  await absent.route("**/similar", (route) => route.fulfill({ status: 501, contentType: "application/problem+json", body: "{\"type\": \"urn:tcld:problem:not-implemented\", \"status\": 501, \"title\": \"Not implemented\", \"detail\": \"no\"}" }));
-  await absent.goto(daemon.url);
-  await say(absent, "Not available: this server does not offer similarity of hardware yet.");
-  await clean(absent);
+  const real = await open(browser, { expected: (url) => url.endsWith("/similar") });
+  const row = (p) => p.getByRole("region", { name: "Transfer matrix" }).getByRole("row", { name: /^xeon-8272/ });
+  await real.route("**/similar", (route) => route.fulfill({ status: 503, contentType: "application/problem+json", body: "{\"type\": \"urn:tcld:problem:busy\", \"status\": 503, \"title\": \"Busy\", \"detail\": \"too much to do\"}" }));
+  await real.goto(daemon.url);
+  await say(real, "Not available: too much to do.");
+  await real.unroute("**/similar");
+  await row(real).waitFor({ timeout: 20000 });
+  const { items } = await api("/v1/hardware/xeon-8272/similar");
+  assert.match(await row(real).textContent(), new RegExp(items[0].similarity.toFixed(2)));
+  await clean(real);
 
   const page = await open(browser);
   await page.route("**/similar", (route) => {
@@ -257,13 +312,12 @@ test("what hardware learns from hardware is a matrix where the server offers it"
   });
   await page.route(`**/v1/hardware/${HW}`, async (route) => {
     const response = await route.fetch();
-    await route.fulfill({ response, json: { ...(await response.json()), drift: { model: 2, programs: 300, error_ln: 0.3, bias_ln: 0.1, base_ln: 0.2, ratio: 1.5 } } });
+    await route.fulfill({ response, json: { ...(await response.json()), drift: { model: SECOND, programs: 300, error_ln: 0.3, bias_ln: 0.1, base_ln: 0.2, ratio: 1.5 } } });
   });
   await page.goto(daemon.url);
-  const cell = page.getByRole("region", { name: "Transfer matrix" }).getByRole("row", { name: /^xeon-8272/ });
-  await cell.waitFor();
+  await row(page).waitFor();
   await say(page, "× 1.50");
-  assert.match(await cell.textContent(), /0\.82 ✓ recommended\+3\.1 points/);
+  assert.match(await row(page).textContent(), /0\.82 ✓ recommended\+3\.1 points/);
   assert.deepEqual(await axe(page), []);
   await shot(page, "transfer");
   await clean(page);
