@@ -118,7 +118,10 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
     else if (rc)
         return rc;
     snprintf(models, sizeof models, "%s/models", dir);
-    return td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);
+    rc = td_registry_new(models, d->store, on_bad_model, NULL, &d->registry, e);
+    if (rc == 0)
+        td_registry_keep_rejected(d->registry, d->config.rejected_models);
+    return rc;
 }
 
 void td_daemon_apply_limits(struct td_daemon *d)

@@ -219,6 +219,8 @@ void td_h_model_weights(struct td_request *r)
     if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_MODEL, &id))
         return;
     rc = st_model_get(td_req_reader(r), id, &m, &e);
+    if (rc == 0 && td_registry_dropped(g, &m, &e))
+        rc = -TP_E_UNKNOWN_MODEL;
     if (rc == 0) {
         td_registry_path(g, id, path, sizeof path);
         rc = td_weights_bytes(path, &bytes, &e);

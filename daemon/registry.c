@@ -61,6 +61,23 @@ void td_registry_path(const struct td_registry *g, int64_t id, char *buf, size_t
     snprintf(buf, n, "%s/%" PRId64 ".safetensors", g->dir, id);
 }
 
+void td_registry_keep_rejected(struct td_registry *g, int64_t n)
+{
+    g->rejected = n;
+}
+
+bool td_registry_dropped(const struct td_registry *g, const struct st_model *row, struct tp_err *e)
+{
+    char path[TD_REGISTRY_PATH];
+
+    td_registry_path(g, row->id, path, sizeof path);
+    if (strcmp(row->state, "rejected") != 0 || access(path, F_OK) == 0)
+        return false;
+    tp_fail(e, TP_E_UNKNOWN_MODEL,
+            "model %" PRId64 " was rejected and its weights are not kept any more (rejected_models)", row->id);
+    return true;
+}
+
 /* Removes files without a row: what a crash between file and row, or a deletion of hardware, left behind. Needs
  * publish_mu (or a registry that nobody else knows yet), for a publication writes its file before its row. */
 static void sweep_locked(struct td_registry *g)
@@ -219,6 +236,7 @@ int td_registry_new(const char *models_dir, struct st_store *s,
     pthread_mutex_init(&g->load_mu, NULL);
     pthread_mutex_init(&g->mu, NULL);
     g->store = s;
+    g->rejected = INT64_MAX;
     g->dir = strdup(models_dir);
     rc = g->dir != NULL ? 0 : td_registry_no_memory(e);
     if (rc == 0)
@@ -360,7 +378,7 @@ static int load_by_id(struct td_registry *g, const char *hardware, const char *f
     if (rc == -TP_E_UNKNOWN_MODEL || (rc == 0 && !owned_by(row.role, row.owner, hardware, family)))
         rc = unknown_model(id, hardware, family, e);
     if (rc == 0)
-        rc = td_registry_load(g, g->load_reader, &row, &s, e);
+        rc = td_registry_dropped(g, &row, e) ? -TP_E_UNKNOWN_MODEL : td_registry_load(g, g->load_reader, &row, &s, e);
     if (rc == 0) {
         pthread_mutex_lock(&g->mu);
         if (recalibrations == g->recalibrations) { /* else good for this request, but not to be kept */

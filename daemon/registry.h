@@ -30,6 +30,9 @@ int td_registry_new(const char *models_dir, struct st_store *s,
                     void (*on_error)(void *, int64_t id, const struct tp_err *), void *arg, struct td_registry **out,
                     struct tp_err *e);
 void td_registry_free(struct td_registry *g);
+/* How many weights files of rejected models are kept, the newest of each owner; all until this is called. Before other
+ * threads use g. */
+void td_registry_keep_rejected(struct td_registry *g, int64_t n);
 
 /* Hardware by name without touching the store in the steady state. UNKNOWN_HARDWARE says which PUT to send first. */
 int td_registry_hardware(struct td_registry *g, const char *name, struct td_hw *out, struct tp_err *e);
@@ -49,7 +52,8 @@ void td_registry_release(struct td_snapshot *s);
 /* Publication: write file -> fsync -> rename -> fsync dir -> reload it and compare predictions of golden rows -> store
  * row -> swap when activate. Takes ownership of m (also on failure). row->id must be reserved; id, role and owner of
  * *p, features version and sha256 of *row are filled in. hardware: id of the AC's, 0 for a KB. A model that fails any
- * step leaves no file and no row. UNKNOWN_HARDWARE when it was deleted meanwhile, even if there is one of that name
+ * step leaves no file and no row. Then the files of the owner's rejected models that are not to be kept are removed;
+ * their rows stay, and so do files of models that answer or answered last. UNKNOWN_HARDWARE when it was deleted meanwhile, even if there is one of that name
  * again. */
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                         int64_t hardware, bool activate, struct tp_err *e);
@@ -78,6 +82,8 @@ int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t i
 void td_registry_forget(struct td_registry *g, const char *hardware);
 /* Path of a model's weights file into buf. */
 void td_registry_path(const struct td_registry *g, int64_t id, char *buf, size_t n);
+/* Was the weights file of this model removed because the model was rejected? Then e says so (UNKNOWN_MODEL). */
+bool td_registry_dropped(const struct td_registry *g, const struct st_model *row, struct tp_err *e);
 int td_registry_count(struct td_registry *g);
 
 #endif

@@ -87,6 +87,53 @@ static int take_slot(struct td_registry *g, struct publication *x, struct td_slo
     return 0;
 }
 
+/* ---- rejected models ---- */
+struct rejected {
+    struct td_registry *g;
+    int64_t answers[3]; /* ids, 0 none: by the store, in memory, in memory before */
+    int64_t left;       /* to be kept */
+};
+
+static int drop_rejected(void *arg, const struct st_model *m)
+{
+    struct rejected *x = arg;
+    char path[TD_REGISTRY_PATH];
+
+    if (strcmp(m->state, "rejected") != 0 || x->left-- > 0)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (m->id == x->answers[i])
+            return 0;
+    td_registry_path(x->g, m->id, path, sizeof path);
+    unlink(path);
+    return 0;
+}
+
+/* Removes the weights of the rejected models of row's owner but the newest. Needs publish_mu. */
+static void drop_weights(struct td_registry *g, const struct st_model *row)
+{
+    struct rejected x = {.g = g, .left = g->rejected};
+    const struct td_slot *slot;
+    struct st_hardware hw = {0};
+    struct tp_err e;
+    int rc;
+
+    if (g->rejected == INT64_MAX)
+        return;
+    if (strcmp(row->role, "kb") == 0)
+        rc = st_family_kb(g->write_reader, row->owner, &x.answers[0], &e);
+    else if ((rc = st_hardware_get(g->write_reader, row->owner, &hw, &e)) == 0)
+        x.answers[0] = hw.active_model;
+    st_hardware_clear(&hw);
+    pthread_mutex_lock(&g->mu);
+    slot = td_slot_locked(g, row->role, row->owner, false);
+    x.answers[1] = slot != NULL && slot->present != NULL ? slot->present->id : 0;
+    x.answers[2] = slot != NULL && slot->previous != NULL ? slot->previous->id : 0;
+    pthread_mutex_unlock(&g->mu);
+    if (rc == 0) /* else the next publication does it */
+        st_model_list(g->write_reader, row->role, row->owner, 0, -1, drop_rejected, &x, &e);
+}
+
 /* x->activate tells afterwards whether it was. */
 static int publish(struct td_registry *g, struct publication *x, struct tp_err *e)
 {
@@ -136,6 +183,8 @@ static int publish(struct td_registry *g, struct publication *x, struct tp_err *
     }
     if (rc != 0 && wrote)
         unlink(path);
+    if (rc == 0)
+        drop_weights(g, row);
     pthread_mutex_unlock(&g->publish_mu);
     td_registry_release(read);
     td_registry_release(made);
@@ -255,6 +304,8 @@ static int activate_row(struct td_registry *g, const struct st_model *row, const
     struct td_slot *slot;
     int rc = 0;
 
+    if (td_registry_dropped(g, row, e)) /* also when it is in memory still: the next start would not find it */
+        return -TP_E_UNKNOWN_MODEL;
     pthread_mutex_lock(&g->mu);
     slot = td_slot_locked(g, row->role, owner, true);
     s = td_registry_by_id_locked(g, ac ? owner : "", family, row->id);

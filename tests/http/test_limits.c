@@ -73,6 +73,36 @@ START_TEST(long_records_are_rejected_alone_and_counted)
 }
 END_TEST
 
+/* A client that reads nothing holds the only backup: a socket and MHD keep less than the database has. */
+START_TEST(a_second_backup_is_503_and_counted)
+{
+    struct tc_daemon *d = bb_start(bb_path("backups"), NULL);
+    struct tc_request backup = {.method = "POST", .path = "/v1/admin/backup"};
+    static const char post[] = "POST /v1/admin/backup HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    struct bb_text lines = bb_records(0, 20000);
+    bb_put_hardware("x");
+    bb_counts(bb_lines(lines.p, lines.n, "/v1/hardware/x/measurements"), 20000, 0, 0);
+    int fd = bb_connect(), least = 4096;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
+    bb_send(fd, post, sizeof post - 1);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, 30000), 1); /* its reply begins */
+
+    struct bb_reply *r = bb_call(&backup);
+    bb_problem(r, 503, "overloaded");
+    const char *after = bb_header(r, "Retry-After");
+    ck_assert_msg(after && strtol(after, NULL, 10) >= 1 && strtol(after, NULL, 10) <= 60, "Retry-After: %s", after);
+    ck_assert_double_eq(refused("backups"), 1);
+    bb_status(bb_get("/v1"), 200);
+
+    close(fd); /* who goes away gives it back */
+    for (double until = tc_now() + 30; tc_now() < until && bb_call(&backup)->status != 200;)
+        tc_sleep(0.05);
+    bb_status(bb_call(&backup), 200);
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(too_many_records_are_413)
 {
     struct tc_daemon *d = bb_start(bb_path("records"), (const char *[]){"--limit-measurements-records", "10", NULL});
@@ -330,6 +360,7 @@ int main(void)
     TCase *tc = bb_case_own(s, "sizes", 60);
     tcase_add_test(tc, long_bodies_are_413_and_counted);
     tcase_add_test(tc, long_records_are_rejected_alone_and_counted);
+    tcase_add_test(tc, a_second_backup_is_503_and_counted);
     tcase_add_test(tc, too_many_records_are_413);
     tc = bb_case_own(s, "numbers", 60);
     tcase_add_test(tc, connections_of_one_address_are_limited);

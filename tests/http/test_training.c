@@ -218,17 +218,29 @@ static bool challenge(const char *hw, int seed)
     return kept;
 }
 
-START_TEST(a_worse_challenger_does_not_replace_the_champion)
+START_TEST(a_worse_challenger_does_not_replace_the_champion_and_its_weights_go)
 {
     /* one short epoch from a well-trained start loses more often than it wins; the seeds make it repeatable */
     enum { TRIES = 8 };
+    bool kept = false;
+    struct tc_daemon *d = bb_start(bb_path("champ"), (const char *[]){"--rejected-models", "0", NULL});
     bb_put_hardware("champ");
     bb_post_demo("champ", 0, 8);
     bb_train("champ", "{\"mode\": \"finetune\", \"epochs\": 12, \"seed\": 1}");
-    for (int seed = 2; seed < 2 + TRIES; seed++)
-        if (challenge("champ", seed))
-            return;
-    ck_abort_msg("%d challengers of one epoch all won", TRIES);
+    for (int seed = 2; seed < 2 + TRIES && !kept; seed++)
+        kept = challenge("champ", seed);
+    ck_assert_msg(kept, "%d challengers of one epoch all won", TRIES);
+
+    struct bb_reply *r = bb_get("/v1/hardware/champ/models");
+    long long lost = tc_int(r->json, "/items/0/id", 0), won = tc_int(r->json, "/items/1/id", 0);
+    ck_assert_str_eq(tc_str(r->json, "/items/0/state"), "rejected");
+    bb_status(bb_get("/v1/models/%lld/weights", won), 200);
+    r = bb_get("/v1/models/%lld/weights", lost);
+    bb_problem(r, 404, "unknown-model");
+    ck_assert_ptr_nonnull(strstr(r->body, "rejected_models"));
+    bb_problem(bb_json("POST", bb_printf("{\"model\": %lld}", lost).p, "/v1/hardware/champ/activate"), 404,
+               "unknown-model");
+    bb_stop(d);
 }
 END_TEST
 
@@ -528,7 +540,7 @@ int main(void)
     tcase_add_test(tc, job_goes_from_queued_to_succeeded);
     tcase_add_test(tc, first_model_becomes_active);
     tcase_add_test(tc, activate_never_leaves_the_model_aside);
-    tcase_add_test(tc, a_worse_challenger_does_not_replace_the_champion);
+    tcase_add_test(tc, a_worse_challenger_does_not_replace_the_champion_and_its_weights_go);
     tcase_add_test(tc, one_task_is_split_by_record_and_marked);
     tcase_add_test(tc, same_seed_same_model);
     tcase_add_test(tc, max_seconds_ends_the_training);

@@ -52,18 +52,24 @@ static void teardown(void)
 
 static const struct st_offset some[] = {{"00000000000000aa", 0.25, 6, 6}, {"00000000000000bb", -0.5, 9, 9}};
 
-static int64_t publish_with(const char *owner, bool activate)
+static int64_t publish_as(const char *state, const char *owner, bool activate)
 {
     struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
     struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 3);
     struct tm_provenance p = {0};
-    struct st_model row = {.role = "ac", .state = "published", .created = 1700000000};
+    struct st_model row = {.role = "ac", .created = 1700000000};
     struct tp_err e = {0};
 
     ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
     snprintf(row.owner, sizeof row.owner, "%s", owner);
+    snprintf(row.state, sizeof row.state, "%s", state);
     ck_assert_int_eq(td_registry_publish_with(registry, m, &p, &row, sf_hardware_id(owner), activate, some, 2, &e), 0);
     return row.id;
+}
+
+static int64_t publish_with(const char *owner, bool activate)
+{
+    return publish_as("published", owner, activate);
 }
 
 /* Offset of a task of `some` (or of "cc") as predictions with that model get it; -1 none. */
@@ -301,6 +307,81 @@ START_TEST(knowledge_whose_file_was_changed_is_not_loaded)
 }
 END_TEST
 
+/* ---- rejected models ---- */
+
+static bool has_weights(int64_t id)
+{
+    char path[4096];
+
+    td_registry_path(registry, id, path, sizeof path);
+    return access(path, F_OK) == 0;
+}
+
+START_TEST(only_the_newest_rejected_models_keep_their_weights)
+{
+    struct st_reader *rd = sf_reader();
+    struct st_model row = {0};
+    struct td_snapshot *s = NULL;
+    struct tp_err e = {0};
+    int64_t good = publish_with("a", true), id[5];
+
+    sf_hardware("b", "cpu", "cpu");
+    id[0] = publish_as("rejected", "b", false);
+    td_registry_keep_rejected(registry, 2);
+    for (int i = 1; i < 5; i++)
+        id[i] = publish_as("rejected", "a", false);
+    ck_assert(has_weights(good));
+    ck_assert(has_weights(id[0])); /* each owner has its own */
+    ck_assert(!has_weights(id[1]) && !has_weights(id[2]) && has_weights(id[3]) && has_weights(id[4]));
+
+    ck_assert_int_eq(st_model_get(rd, id[1], &row, &e), 0); /* history stays */
+    ck_assert(td_registry_dropped(registry, &row, &e));
+    st_model_clear(&row);
+    ck_assert_int_eq(td_registry_activate(registry, "a", id[1], NULL, &e), -TP_E_UNKNOWN_MODEL);
+    char which[24];
+    snprintf(which, sizeof which, "%lld", (long long)id[2]);
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", which, &s, &e), -TP_E_UNKNOWN_MODEL);
+    st_reader_free(rd);
+}
+END_TEST
+
+START_TEST(rejected_models_that_answer_or_answered_last_keep_their_weights)
+{
+    int64_t active, before, next;
+
+    td_registry_keep_rejected(registry, 1);
+    before = publish_as("rejected", "a", false);
+    ck_assert_int_eq(td_registry_activate(registry, "a", before, NULL, NULL), 0);
+    active = publish_as("rejected", "a", false);
+    ck_assert_int_eq(td_registry_activate(registry, "a", active, NULL, NULL), 0);
+    publish_as("rejected", "a", false);
+    ck_assert(has_weights(active) && has_weights(before));
+    reopen();
+    td_registry_keep_rejected(registry, 0);
+    next = publish_as("rejected", "a", false);
+    ck_assert(has_weights(active));
+    ck_assert(!has_weights(before) && !has_weights(next));
+}
+END_TEST
+
+START_TEST(a_rejected_model_that_is_in_memory_only_is_not_activated)
+{
+    struct td_snapshot *s = NULL;
+    struct tp_err e = {0};
+    char which[24];
+    int64_t id;
+
+    publish_with("a", true);
+    td_registry_keep_rejected(registry, 1);
+    id = publish_as("rejected", "a", false);
+    snprintf(which, sizeof which, "%lld", (long long)id);
+    ck_assert_int_eq(td_registry_acquire(registry, "a", "cpu", which, &s, &e), 0);
+    td_registry_release(s);
+    publish_as("rejected", "a", false);
+    ck_assert_int_eq(td_registry_activate(registry, "a", id, NULL, &e), -TP_E_UNKNOWN_MODEL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon/registry publish");
@@ -316,6 +397,9 @@ int main(void)
     tcase_add_test(t, knowledge_does_not_take_the_place_of_what_it_did_not_come_from);
     tcase_add_test(t, knowledge_is_rolled_back);
     tcase_add_test(t, knowledge_whose_file_was_changed_is_not_loaded);
+    tcase_add_test(t, only_the_newest_rejected_models_keep_their_weights);
+    tcase_add_test(t, rejected_models_that_answer_or_answered_last_keep_their_weights);
+    tcase_add_test(t, a_rejected_model_that_is_in_memory_only_is_not_activated);
     suite_add_tcase(s, t);
     return sf_main(s);
 }
