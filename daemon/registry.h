@@ -53,8 +53,8 @@ void td_registry_release(struct td_snapshot *s);
  * row -> swap when activate. Takes ownership of m (also on failure). row->id must be reserved; id, role and owner of
  * *p, features version and sha256 of *row are filled in. hardware: id of the AC's, 0 for a KB. A model that fails any
  * step leaves no file and no row. Then the files of the owner's rejected models that are not to be kept are removed;
- * their rows stay, and so do files of models that answer or answered last. UNKNOWN_HARDWARE when it was deleted meanwhile, even if there is one of that name
- * again. */
+ * their rows stay, and so do files of models that answer or answered last. UNKNOWN_HARDWARE when it was deleted
+ * meanwhile, even if there is one of that name again. */
 int td_registry_publish(struct td_registry *g, struct tm_model *m, struct tm_provenance *p, struct st_model *row,
                         int64_t hardware, bool activate, struct tp_err *e);
 /* The same with the offsets of an AC for its hardware. */

@@ -18,7 +18,7 @@ struct td_registry {
     struct st_store *store;
     struct td_hwcache *hardware;
     char *dir;
-    int64_t rejected; /* weights files of rejected models that an owner keeps */
+    int64_t rejected;           /* weights files of rejected models that an owner keeps */
     pthread_mutex_t publish_mu; /* guards write_reader and the models directory; held over file, row and swap */
     struct st_reader *write_reader;
     pthread_mutex_t load_mu; /* guards load_reader; held while a model is loaded for ?model=<id> */

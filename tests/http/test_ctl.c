@@ -414,7 +414,7 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("http/ctl");
-    TCase *tc = bb_case(s, "life", bb_slow() ? 600 : 120);
+    TCase *tc = bb_case(s, "life", 120);
     tcase_add_test(tc, where_nothing_is_known_measurements_alone_lead_to_a_rollback); /* the others use what it made */
     tcase_add_test(tc, predict_prints_what_http_says);
     tcase_add_test(tc, predict_numbers_lines_and_reads_packed_standard_input);
@@ -422,7 +422,7 @@ int main(void)
     tcase_add_test(tc, every_command_speaks_json);
     tcase_add_test(tc, candidates_are_selected_leased_and_given_back);
     tcase_add_test(tc, what_tcld_cannot_do_is_told_in_its_words);
-    tc = bb_case_own(s, "knowing", bb_slow() ? 600 : 120);
+    tc = bb_case_own(s, "knowing", 120);
     tcase_add_test(tc, a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back);
     tc = bb_case(s, "trouble", 60);
     tcase_add_test(tc, no_daemon_is_told_with_its_own_status);
