@@ -7,6 +7,7 @@
 
 #include <curl/curl.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,12 +87,21 @@ static struct bb_reply *call_route(const struct route *r, const char *token)
     return call_as(token, r->method, filled(r->path), body, type);
 }
 
+static char *guarded_dir; /* state directory of the daemon with tokens */
+
 static struct tc_daemon *start_with_tokens(char **file, char *token[ROLES])
 {
+    guarded_dir = bb_path("guarded");
     *file = bb_path("tokens");
     for (int i = PREDICT; i < ROLES; i++)
         token[i] = new_token(*file, role_name[i], bb_printf("tester-%s", role_name[i]).p);
-    return bb_start(bb_path("guarded"), (const char *[]){"--tokens-file", *file, NULL});
+    return bb_start(guarded_dir, (const char *[]){"--tokens-file", *file, "--log-level", "debug", NULL});
+}
+
+static void no_token_in_log(const char *log, char *const token[ROLES])
+{
+    for (int i = PREDICT; i < ROLES; i++)
+        ck_assert_msg(!strstr(log, token[i] + 5), "the log holds a token");
 }
 
 static void no_secret(const struct tc_daemon *d, const struct bb_reply *r, char *const token[ROLES])
@@ -137,8 +147,41 @@ START_TEST(no_role_can_do_what_it_must_not)
             no_secret(d, got, token);
         }
     }
+    const char *path = bb_printf("%s", tc_daemon_log(d)).p;
     bb_stop(d);
+    const char *log = bb_file(path).p;
+    no_token_in_log(log, token);
+    ck_assert_ptr_nonnull(strstr(log, "who=token:tester-operate"));
+    for (size_t k = 2; k < sizeof strangers / sizeof *strangers; k++)
+        ck_assert_msg(!strstr(log, strangers[k]), "the log holds what was given for a token");
     printf("%d calls over %d routes\n", calls, N_ROUTES);
+}
+END_TEST
+
+/* Tables that are gone and a folder that is no folder: every route that needs them fails, and none says of what. */
+START_TEST(what_fails_inside_is_not_told_outside)
+{
+    char *file, *token[ROLES] = {NULL};
+    struct tc_daemon *d = start_with_tokens(&file, token);
+    sqlite3 *db = NULL;
+    bb_status(call_as(token[OPERATE], "PUT", "/v1/hardware/some-name", "{\"target\": \"llvm\"}", "application/json"),
+              201);
+    ck_assert_int_eq(sqlite3_open(bb_printf("%s/tcld.db", guarded_dir).p, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db,
+                                  "PRAGMA foreign_keys = off; DROP TABLE measurement; DROP TABLE model; DROP TABLE job",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    ck_assert_int_eq(tc_remove_tree(bb_printf("%s/models", guarded_dir).p, NULL), 0);
+    int failed = 0;
+    for (int i = 0; i < N_ROUTES; i++) {
+        struct bb_reply *got = call_route(&routes[i], token[OPERATE]);
+        no_secret(d, got, token);
+        failed += got->status >= 500;
+    }
+    ck_assert_int_gt(failed, 5);
+    no_token_in_log(bb_log(d), token);
+    bb_stop(d);
 }
 END_TEST
 
@@ -185,8 +228,8 @@ START_TEST(no_log_and_no_metric_holds_a_token)
     tc_daemon_signal(d, SIGHUP);
     for (double until = tc_now() + 10; tc_now() < until && !strstr(bb_log(d), "event=reloaded");)
         tc_sleep(0.02);
+    no_token_in_log(bb_log(d), token);
     for (int role = PREDICT; role < ROLES; role++) {
-        ck_assert_msg(!strstr(bb_log(d), token[role] + 5), "the log holds a token");
         ck_assert_msg(!strstr(metrics->body, token[role] + 5), "the metrics hold a token");
         ck_assert_msg(!strstr(bb_file(file).p, token[role] + 5), "the file holds a token");
     }
@@ -469,6 +512,7 @@ int main(void)
     Suite *s = suite_create("http/access");
     TCase *tc = bb_case_own(s, "tokens", 60);
     tcase_add_test(tc, no_role_can_do_what_it_must_not);
+    tcase_add_test(tc, what_fails_inside_is_not_told_outside);
     tcase_add_test(tc, the_role_of_each_route_is_the_contracts);
     tcase_add_test(tc, no_log_and_no_metric_holds_a_token);
     tcase_add_test(tc, every_change_has_an_audit_line_whatever_the_level);
