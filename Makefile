@@ -188,11 +188,11 @@ check: ## set up, lint, unit tests, black-box tests, the dashboard, faults (shor
 check-unit: $(UNIT)
 	$(Q)export CK_DEFAULT_TIMEOUT=120; for t in $(UNIT); do $$t || exit 1; done
 check-http: $(HTTP) $(BUILD)/tcld $(BUILD)/replay $(BUILD)/tclctl
-	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay TCLCTL=$(BUILD)/tclctl; for t in $(HTTP); do $$t || exit 1; done
+	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD_SLOW=$(or $(TCLD_SLOW),$(if $(SAN),1)) TCLD=$(BUILD)/tcld REPLAY=$(BUILD)/replay TCLCTL=$(BUILD)/tclctl; for t in $(HTTP); do $$t || exit 1; done
 check-web: $(BUILD)/tcld ## the dashboard in headless Chromium
 	$(Q)sh tests/web/check.sh $(BUILD)/tcld $(BUILD)/web
 check-fault: $(FAULT) $(BUILD)/fault/shim.so $(BUILD)/tcld
-	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done
+	$(Q)export CK_DEFAULT_TIMEOUT=240 TCLD_SLOW=$(or $(TCLD_SLOW),$(if $(SAN),1)) TCLD=$(BUILD)/tcld FAULT_SHIM=$(BUILD)/fault/shim.so; for t in $(FAULT); do $$t || exit 1; done
 check-fuzz: $(FUZZ:%=$(BUILD)/fuzz/%)
 	$(Q)for t in $(FUZZ); do $(BUILD)/fuzz/$$t tests/fuzz/corpus/$$t || exit 1; done
 fault: ## kills, full and broken disks, damaged files, clocks, hard clients: the long form
