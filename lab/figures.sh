@@ -41,6 +41,8 @@ for page; do
         rdu sampler-a100 a100-80 --methods rdu$once,random --seeds 10 --steps 600
         rdu sampler-x86 x86-24t --methods rdu$once,random --seeds 5 --steps 800 --budgets 5,10
         rdu sampler-x86 x86-24t --methods rdu$once,random --seeds 3 --steps 800
+        rdu sampler-a100-rounds a100-80 --methods rdu,random --seeds 20 --steps 600 --budgets 5,10
+        rdu sampler-x86-rounds x86-24t --methods rdu,random --seeds 5 --steps 800 --budgets 5,10
         rdu sampler-a100-10 a100-80 --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 5 --steps 600 --budgets 10
         rdu sampler-x86-10 x86-24t --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 3 --steps 800 --budgets 10 ;;
     distillation)
