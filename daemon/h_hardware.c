@@ -81,8 +81,9 @@ static void print_watch(struct td_drift *drift, const struct st_hardware *h, str
         tp_buf_puts(b, "null");
 }
 
+/* All that is known of it, without the closing brace. *answers = the model that answers for it, 0 none. */
 static int print_detail(struct td_drift *drift, struct st_reader *r, const struct st_hardware *h, struct tp_buf *b,
-                        struct tp_err *e)
+                        int64_t *answers, struct tp_err *e)
 {
     struct st_counts c = {0};
     int64_t kb = 0, stale, candidates[ST_CANDIDATE_STATES];
@@ -111,7 +112,7 @@ static int print_detail(struct td_drift *drift, struct st_reader *r, const struc
     else
         tp_buf_puts(b, "null");
     print_watch(drift, h, b);
-    tp_buf_puts(b, "}\n");
+    *answers = h->active_model ? h->active_model : kb;
     return 0;
 }
 
@@ -122,9 +123,11 @@ static void reply_detail(struct td_request *r, int status, const char *name)
     struct st_hardware h = {0};
     struct tp_buf b = {0};
     struct tp_err e;
+    int64_t model;
 
-    if (td_hardware_find(db, name, &h, &e) == 0 && print_detail(td_req_daemon(r)->drift, db, &h, &b, &e) == 0) {
+    if (td_hardware_find(db, name, &h, &e) == 0 && print_detail(td_req_daemon(r)->drift, db, &h, &b, &model, &e) == 0) {
         st_hardware_clear(&h);
+        tp_buf_puts(&b, "}\n");
         td_reply_json(r, status, &b);
         return;
     }
@@ -282,10 +285,10 @@ void td_h_hardware_get(struct td_request *r)
 }
 
 struct page {
-    struct tp_buf out;
+    struct tp_buf out, names; /* names: each with its NUL; what is to be shown in detail after the list was read */
     int limit, n;
     char last[ST_ID_MAX + 1];
-    bool more;
+    bool more, detail;
 };
 
 static int add_item(void *arg, const struct st_hardware *h)
@@ -296,24 +299,65 @@ static int add_item(void *arg, const struct st_hardware *h)
         p->more = true;
         return 1;
     }
-    tp_buf_puts(&p->out, p->n++ ? ", " : "");
-    print_hardware(&p->out, h);
-    tp_buf_putc(&p->out, '}');
+    if (p->detail) {
+        tp_buf_put(&p->names, h->name, strlen(h->name) + 1);
+    } else {
+        tp_buf_puts(&p->out, p->n ? ", " : "");
+        print_hardware(&p->out, h);
+        tp_buf_putc(&p->out, '}');
+    }
+    p->n++;
     memcpy(p->last, h->name, sizeof p->last);
     return 0;
 }
 
+/* One item with its counts and its model; nothing when it was deleted meanwhile. */
+static int add_detail(struct td_drift *drift, struct st_reader *db, const char *name, struct tp_buf *out,
+                      struct tp_err *e)
+{
+    struct st_hardware h = {0};
+    struct tp_buf item = {0};
+    int64_t model = 0;
+    int rc = st_hardware_get(db, name, &h, e);
+
+    if (rc == 0)
+        rc = print_detail(drift, db, &h, &item, &model, e);
+    if (rc == 0) {
+        tp_buf_puts(&item, ", \"model\": ");
+        if (model == 0 || (rc = td_model_json(db, model, &item, e)) == -TP_E_UNKNOWN_MODEL) {
+            tp_buf_puts(&item, "null");
+            rc = 0;
+        }
+    }
+    if (rc == 0) {
+        tp_buf_puts(out, out->p[out->n - 1] == '[' ? "" : ", ");
+        tp_buf_put(out, item.p, item.n);
+        tp_buf_putc(out, '}');
+    }
+    tp_buf_free(&item);
+    st_hardware_clear(&h);
+    return rc == -TP_E_UNKNOWN_HARDWARE || rc == -TP_E_UNKNOWN_FAMILY || rc == -TP_E_UNKNOWN_MODEL ? 0 : rc;
+}
+
 void td_h_hardware_list(struct td_request *r)
 {
-    static const char *const query[] = {"limit", "cursor", NULL};
+    static const char *const query[] = {"limit", "cursor", "detail", NULL};
+    struct st_reader *db = td_req_reader(r);
     struct page p = {0};
     const char *after;
     struct tp_err e;
+    int rc;
 
     if (!td_req_only_query(r, query) || !td_req_page(r, &p.limit, &after))
         return;
     tp_buf_puts(&p.out, "{\"items\": [");
-    if (st_hardware_list(td_req_reader(r), after, p.limit + 1, add_item, &p, &e) != 0) {
+    rc = td_query_bool(r, "detail", &p.detail, &e);
+    if (rc == 0)
+        rc = st_hardware_list(db, after, p.limit + 1, add_item, &p, &e);
+    for (size_t i = 0; rc == 0 && i < p.names.n; i += strlen(p.names.p + i) + 1)
+        rc = add_detail(td_req_daemon(r)->drift, db, p.names.p + i, &p.out, &e);
+    tp_buf_free(&p.names);
+    if (rc != 0) {
         tp_buf_free(&p.out);
         td_reply_problem(r, &e);
         return;

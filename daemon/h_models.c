@@ -67,8 +67,7 @@ static int active_of(struct st_reader *r, const struct st_model *m, int64_t *act
     return rc;
 }
 
-/* The model as JSON, with what is active. */
-static int model_json(struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
+int td_model_json(struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e)
 {
     struct st_model m = {0};
     int64_t active = 0;
@@ -199,7 +198,7 @@ void td_h_model_get(struct td_request *r)
 
     if (!td_req_only_query(r, query) || !td_req_param_id(r, 0, TP_E_UNKNOWN_MODEL, &id))
         return;
-    if (model_json(td_req_reader(r), id, &out, &e) != 0)
+    if (td_model_json(td_req_reader(r), id, &out, &e) != 0)
         td_reply_problem(r, &e);
     else
         td_reply_tagged(r, "application/json", NULL, &out);
@@ -337,7 +336,7 @@ static void reply_model(struct td_request *r, int rc, int64_t id, struct tp_err 
     struct tp_buf out = {0};
 
     if (rc == 0)
-        rc = model_json(td_req_reader(r), id, &out, e);
+        rc = td_model_json(td_req_reader(r), id, &out, e);
     if (rc != 0)
         td_reply_problem(r, e);
     else

@@ -11,4 +11,7 @@
 /* h_backup.c: copies that a crash left in the state directory. At start. */
 void td_backup_sweep(const char *dir);
 
+/* h_models.c: the model as GET /v1/models/{id} shows it, appended. UNKNOWN_MODEL. */
+int td_model_json(struct st_reader *r, int64_t id, struct tp_buf *out, struct tp_err *e);
+
 #endif

@@ -39,19 +39,18 @@ export function drift(x) {
 }
 const points = (v) => (v === null || v === undefined ? NONE : `${v < 0 ? "−" : "+"}${Math.abs(100 * v).toFixed(1)}`);
 
-// The hardware with its counts and the model that answers for it; active: its own, when that is known already.
-export async function details(name, active) {
-  const early = active ? get(`v1/models/${active}`).catch(() => null) : null;
+// The hardware with its counts and the model that answers for it.
+export async function details(name) {
   const d = await get(hw(name));
   const id = d.active_model ?? d.kb_model;
-  return { ...d, model: id ? (id === active && (await early)) || (await get(`v1/models/${id}`)) : null };
+  return { ...d, model: id ? await get(`v1/models/${id}`) : null };
 }
 
 const COLUMNS = [
   { label: "Hardware", cell: (x) => [h("a", { href: `#/hardware/${x.name}`, key: `hw-${x.name}` }, x.name), h("div", { class: "sub clip" }, x.target)] },
   { label: "Family", cell: (x) => x.family },
-  { label: "Measurements", num: true, cell: (x) => [count(x.counts?.measurements), x.counts?.failures > 0 && h("div", { class: "sub" }, `${count(x.counts.failures)} failed`)] },
-  { label: "Tasks", num: true, cell: (x) => count(x.counts?.tasks) },
+  { label: "Measurements", num: true, cell: (x) => [count(x.counts.measurements), x.counts.failures > 0 && h("div", { class: "sub" }, `${count(x.counts.failures)} failed`)] },
+  { label: "Tasks", num: true, cell: (x) => count(x.counts.tasks) },
   { label: "Model", num: true, cell: (x) => (x.model ? [String(x.model.id), h("div", { class: "sub" }, x.model.role === "kb" ? "knowledge base" : "its own")] : h("span", { class: "sub" }, "none")) },
   { label: "Model age", num: true, cell: (x) => time(x.model?.created) },
   { label: "Top-1", unit: "%", num: true, cell: (x) => share(figures(x.model)?.top1_mean) },
@@ -61,8 +60,8 @@ const COLUMNS = [
   } },
   { label: "New since model", num: true, cell: (x) => count(x.staleness) },
   { label: "Queue", num: true, cell: (x) => {
-    const c = x.counts?.candidates;
-    return c ? [count(c.selected + c.leased), c.pooled > 0 && h("div", { class: "sub" }, `${count(c.pooled)} pooled`)] : NONE;
+    const c = x.counts.candidates;
+    return [count(c.selected + c.leased), c.pooled > 0 && h("div", { class: "sub" }, `${count(c.pooled)} pooled`)];
   } },
 ];
 
@@ -102,7 +101,7 @@ export function overview(go) {
     transfer = null; // a job may have measured one
     refresh();
   } });
-  let known = [], names = [], transfer = null, timer = 0, stopped = false;
+  let names = [], transfer = null, timer = 0, stopped = false;
 
   const el = [h("h1", { class: "sr" }, "Overview"),
     h("section", { class: "card", "aria-labelledby": "hardware-title" }, h("div", { class: "head" }, h("h2", { id: "hardware-title" }, "Hardware"), register), hardwareBody),
@@ -164,11 +163,9 @@ export function overview(go) {
     : empty("No hardware is registered. ", h("strong", {}, "Register hardware"), " to begin, then import a tuning log and train a model."));
 
   async function refresh() {
-    const [page] = await Promise.all([list("v1/hardware", 100), jobs.refresh()]);
+    const [page] = await Promise.all([list("v1/hardware?detail=true", 100), jobs.refresh()]);
     names = page.items.map((x) => x.name);
-    if (names.join() !== known.map((x) => x.name).join()) draw(page.items, page.more);
-    known = await Promise.all(page.items.map((x) => details(x.name, x.active_model).catch(() => x)));
-    draw(known, page.more);
+    draw(page.items, page.more);
     performance.getEntriesByName("ready").length || performance.mark("ready");
     await transferNow();
   }

@@ -22,7 +22,8 @@ START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
     ck_run(ctl("import mine tests/data/demo"), 0);
     ck_assert_int_eq(ctl_measured("mine"), 2288);
 
-    r = ctl("adapt mine --per-task 48 --seed 4 --json"); /* 0.03 better than what tcld knew; the margin is 0.005 */
+    /* 0.027 better than what tcld knew, on every kernel set; 0.005 worse would do */
+    r = ctl("adapt mine --per-task 48 --epochs 1 --seed 4 --json");
     ck_run(r, 0);
     long long job = tc_int(r.json, "/id", 0);
     r = ctl("watch %lld", job);
@@ -37,7 +38,7 @@ START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
     ck_run(r, 0);
     ck_assert_int_eq(tc_int(r.json, "/model/id", 0), one);
 
-    ck_run(ctl("adapt mine --per-task 48 --seed 5 --activate never --wait"), 0);
+    ck_run(ctl("adapt mine --per-task 48 --epochs 1 --seed 5 --activate never --wait"), 0);
     long long two = tc_int(bb_get("/v1/hardware/mine/models")->json, "/items/0/id", 0);
     ck_assert_int_gt(two, one);
     ck_run(ctl("activate mine %lld", two), 0);
@@ -422,7 +423,7 @@ int main(void)
     tcase_add_test(tc, every_command_speaks_json);
     tcase_add_test(tc, candidates_are_selected_leased_and_given_back);
     tcase_add_test(tc, what_tcld_cannot_do_is_told_in_its_words);
-    tc = bb_case_own(s, "knowing", 120);
+    tc = bb_case_own(s, "knowing", 240);
     tcase_add_test(tc, a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back);
     tc = bb_case(s, "trouble", 60);
     tcase_add_test(tc, no_daemon_is_told_with_its_own_status);

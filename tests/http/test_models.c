@@ -111,6 +111,40 @@ START_TEST(one_model_is_shown)
 }
 END_TEST
 
+START_TEST(a_detailed_list_of_hardware_holds_what_each_shows_alone_and_its_model)
+{
+    bb_put_hardware("zzz-untaught");
+    struct bb_reply *r = bb_get("/v1/hardware?detail=true");
+    bb_status(r, 200);
+    size_t n = json_array_size(tc_at(r->json, "/items")), models = 0;
+    ck_assert_uint_ge(n, 3);
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = json_array_get(tc_at(r->json, "/items"), i), *model = json_object_get(item, "model");
+        ck_assert_ptr_nonnull(model);
+        json_incref(model);
+        json_object_del(item, "model");
+        ck_assert_msg(json_equal(item, bb_get("/v1/hardware/%s", tc_str(item, "/name"))->json), "%s", r->body);
+        int64_t id = tc_int(item, "/active_model", 0);
+        ck_assert(json_is_null(model) == (id == 0));
+        if (id != 0) {
+            models++;
+            ck_assert(json_equal(model, bb_get("/v1/models/%lld", (long long)id)->json));
+        }
+        json_decref(model);
+    }
+    ck_assert_uint_ge(models, 2);
+    const json_t *last = json_array_get(tc_at(r->json, "/items"), n - 1);
+    r = bb_get("/v1/hardware?detail=true&limit=1");
+    ck_assert_uint_eq(json_array_size(tc_at(r->json, "/items")), 1);
+    ck_assert_ptr_nonnull(tc_at(r->json, "/items/0/counts"));
+    r = bb_get("/v1/hardware?detail=true&cursor=%s", tc_str(r->json, "/next_cursor"));
+    ck_assert_uint_eq(json_array_size(tc_at(r->json, "/items")), n - 1);
+    ck_assert_str_eq(tc_str(json_array_get(tc_at(r->json, "/items"), n - 2), "/name"), tc_str(last, "/name"));
+    bb_problem(bb_get("/v1/hardware?detail=much"), 400, "bad-parameter");
+    bb_status(bb_delete("/v1/hardware/zzz-untaught"), 204);
+}
+END_TEST
+
 START_TEST(family_without_a_knowledge_base_lists_nothing)
 {
     struct bb_reply *r = bb_get("/v1/families/owner/models");
@@ -531,6 +565,7 @@ int main(void)
     tcase_add_test(tc, train_first);
     tcase_add_test(tc, history_is_newest_first_and_marks_the_active_one);
     tcase_add_test(tc, one_model_is_shown);
+    tcase_add_test(tc, a_detailed_list_of_hardware_holds_what_each_shows_alone_and_its_model);
     tcase_add_test(tc, family_without_a_knowledge_base_lists_nothing);
     tcase_add_test(tc, weights_are_a_readable_safetensors_file);
     tcase_add_test(tc, two_downloads_are_equal);
