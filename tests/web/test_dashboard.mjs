@@ -311,9 +311,10 @@ test("what hardware learns from hardware is a matrix", { timeout: 60000 }, async
     const other = route.request().url().includes("xeon") ? HW : "xeon-8272";
     route.fulfill({ json: { items: [{ hardware: other, similarity: 0.82, measured_transfer_gain: other === HW ? 0.031 : null, recommended: other === HW, reason: "probe concordance" }] } });
   });
-  await page.route(`**/v1/hardware/${HW}`, async (route) => {
-    const response = await route.fetch();
-    await route.fulfill({ response, json: { ...(await response.json()), drift: { model: SECOND, programs: 300, error_ln: 0.3, bias_ln: 0.1, base_ln: 0.2, ratio: 1.5 } } });
+  await page.route(/\/v1\/hardware\?/, async (route) => {
+    const response = await route.fetch(), list = await response.json();
+    list.items.find((x) => x.name === HW).drift = { model: SECOND, programs: 300, error_ln: 0.3, bias_ln: 0.1, base_ln: 0.2, ratio: 1.5 };
+    await route.fulfill({ response, json: list });
   });
   await page.goto(daemon.url);
   await row(page).waitFor();
