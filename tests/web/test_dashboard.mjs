@@ -74,18 +74,18 @@ test("an empty server says what to do, and a newcomer gets from there to a rolle
   assert.equal(counts.tasks, 17);
 
   // adapt what the family knows, and watch: the bar moves without a reload
-  const adapt = async (seed, activate) => {
+  const adapt = async (perTask, epochs, seed, activate) => {
     await page.getByRole("button", { name: "Retrain…" }).click();
     await page.getByLabel("Mode", { exact: true }).selectOption("adapt");
     await page.getByLabel("Activate the new model").selectOption(activate);
     await page.getByText("More", { exact: true }).click();
-    await page.getByLabel("Programs per task, at most").fill("48");
-    await page.getByLabel("Epochs").fill("1");
+    await page.getByLabel("Programs per task, at most").fill(String(perTask));
+    await page.getByLabel("Epochs").fill(String(epochs));
     await page.getByLabel("Seed").fill(String(seed));
     assert.deepEqual(await axe(page), []);
     await page.getByRole("dialog").getByRole("button", { name: "Retrain" }).click();
   };
-  await adapt(4, "auto");
+  await adapt(100, 5, 3, "auto"); // better than what tcld knew with each of five seeds
   const bar = page.getByRole("progressbar", { name: "Progress of job 1" });
   await bar.waitFor();
   const seen = new Set();
@@ -100,7 +100,7 @@ test("an empty server says what to do, and a newcomer gets from there to a rolle
   assert.deepEqual([result.start, result.against_kb.decision, result.kb.decision], ["warm", "activated", "accepted"]);
 
   // a second model, made active, then back
-  await adapt(5, "never");
+  await adapt(48, 1, 5, "never");
   await say(page, `model ${SECOND} kept as candidate`);
   await page.getByRole("button", { name: `Activate model ${SECOND}` }).click();
   await page.getByRole("button", { name: `Roll back to model ${OWN}` }).click();
