@@ -2,9 +2,10 @@
 # Every figure of docs/ that is measured on logs, by the commands that made them: tables and plots go to OUT.
 #   sh lab/figures.sh DATA OUT [PAGE...]
 # DATA: a folder with public/, own/ and splits/. PAGE: model, comparison, search, ablations, sampler, distillation (all).
-# What is in OUT already is not made again. LAB=build/lab, THREADS (all cores). About a day on two cores for all of them.
+# Evaluations and cells that are in OUT already are not made again; networks of the comparison are. LAB=build/lab,
+# THREADS (all cores). About a day on two cores for all of them.
 set -eu
-[ $# -ge 2 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
 data=$1 out=$2 lab=${LAB:-build/lab} threads=${THREADS:+--threads $THREADS}
 shift 2
 [ $# -gt 0 ] || set -- model comparison search ablations sampler distillation
@@ -16,7 +17,13 @@ eval_() { name=$1; shift; [ -s "$out/$name.txt" ] || { "$lab" eval "$@" --seeds 
 # NAME HARDWARE OPTION...: lab compare, three seeds
 compare() { name=$1 hw=$2; shift 2; "$lab" compare $(logs "$hw") --name "$name" --seeds 3 --peer-set tlp.bf16=1 --out "$out/$name" "$@" >"$out/$name.txt"; }
 once=:rows:rounds=1
-rdu() { name=$1 hw=$2; shift 2; "$lab" rdu $(logs "$hw") --epochs 8 --out "$out/$name" --quiet "$@" >"$out/$name.txt"; }
+# NAME HARDWARE OPTION...: lab rdu; one folder of cells for each hardware, table and plot by name
+rdu() {
+    name=$1 hw=$2 cells=$out/sampler-$2
+    shift 2
+    "$lab" rdu $(logs "$hw") --epochs 8 --out "$cells" --quiet "$@" >"$out/$name.txt"
+    cp "$cells/rdu-pairwise.svg" "$out/$name.svg"
+}
 
 for page; do
     # shellcheck disable=SC2046,SC2086
@@ -39,7 +46,7 @@ for page; do
         "$lab" ablate $(logs x86-24t) --per-task 100 --epochs 15 --seeds 3 --out "$out/ablations" ;;
     sampler)
         rdu sampler-a100 a100-80 --methods rdu$once,random --seeds 10 --steps 600
-        rdu sampler-x86 x86-24t --methods rdu$once,random --seeds 5 --steps 800 --budgets 5,10
+        rdu sampler-x86-5-10 x86-24t --methods rdu$once,random --seeds 5 --steps 800 --budgets 5,10
         rdu sampler-x86 x86-24t --methods rdu$once,random --seeds 3 --steps 800
         rdu sampler-a100-rounds a100-80 --methods rdu,random --seeds 20 --steps 600 --budgets 5,10
         rdu sampler-x86-rounds x86-24t --methods rdu,random --seeds 5 --steps 800 --budgets 5,10
