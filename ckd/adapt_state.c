@@ -29,6 +29,7 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("kd_seconds", kd.seconds)                                                                                        \
     X("over_champion", over_champion.gain)                                                                             \
     X("over_kb", over_kb.gain)                                                                                         \
+    X("quality_committee", contest.quality[TK_RIVAL_COMMITTEE])                                                        \
     X("quality_blend", contest.quality[TK_RIVAL_BLEND])                                                                \
     X("quality_whole", contest.quality[TK_RIVAL_WHOLE])                                                                \
     X("quality_half", contest.quality[TK_RIVAL_HALF])                                                                  \

@@ -47,7 +47,8 @@ struct tk_distil {
     const struct tm_dataset *ds;
     size_t n_weights;
     float *scaled;             /* F* as EWC takes it; NULL: no EWC */
-    double *teacher;           /* [ds->n] rank scores, of programs given */
+    double *taught;            /* [ds->n] the teacher's rank scores, of programs given; NULL: a committee's are */
+    const double *teacher;     /* [ds->n] whichever is the student's to follow */
     struct tk_set valid;       /* borrowed arrays */
     struct tm_groups held_out; /* of valid; no groups: trust is taken from the batches */
     double *score;             /* [ds->n]: the student's, of valid */
@@ -71,7 +72,7 @@ static void begin(void *arg, const uint32_t *programs, const struct tm_chunk *ch
     d->n_chunks = n_chunks;
     for (uint32_t c = 0; c < n_chunks; c++)
         n += chunks[c].n;
-    d->loss_scale = d->o.beta * tk_trust_phi(&d->trust) / n;
+    d->loss_scale = d->o.beta * (d->o.committee ? 1 : tk_trust_phi(&d->trust)) / n;
 }
 
 static int loss(void *arg, const uint32_t *programs, uint32_t n, const double *y, const double *noise,
@@ -84,7 +85,7 @@ static int loss(void *arg, const uint32_t *programs, uint32_t n, const double *y
         return -TP_E_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++)
         teacher[i] = d->teacher[programs[i]];
-    if (d->held_out.n_groups == 0)
+    if (d->found && d->held_out.n_groups == 0)
         d->found[programs - d->programs] =
             (struct found){tk_concord_of(y, noise, teacher, n), tk_concord_of_tape(y, noise, t->s, n)};
     if (d->loss_scale > 0)
@@ -149,7 +150,7 @@ static int teach(struct tk_distil *d, const struct tk_set *s, int threads, struc
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu predictions", s->n);
     int rc = tk_scores(d->o.teacher, s, threads, score, e);
     for (size_t i = 0; i < s->n && rc == 0; i++)
-        d->teacher[s->programs[i]] = score[i];
+        d->taught[s->programs[i]] = score[i];
     free(score);
     return rc;
 }
@@ -169,13 +170,17 @@ int tk_distil_new(const struct tk_distil_opts *o, const struct tm_model *student
             goto out;
         tk_ewc_scale(student, o->fisher, d->scaled);
     }
-    if (o->teacher) {
+    if (o->teacher || o->committee) {
         d->hook.begin = begin;
         d->hook.loss = loss;
+        d->teacher = o->committee;
+    }
+    if (o->teacher) {
         d->hook.valid = valid;
-        if (!(d->teacher = tm_alloc(d->ds->n, sizeof *d->teacher)) ||
+        if (!(d->taught = tm_alloc(d->ds->n, sizeof *d->taught)) ||
             !(d->score = tm_alloc(d->ds->n, sizeof *d->score)) || !(d->found = tm_alloc(train->n, sizeof *d->found)))
             goto out;
+        d->teacher = d->taught;
         if ((rc = teach(d, train, threads, e)) || (held_out->n && (rc = teach(d, held_out, threads, e))))
             goto out;
         rc = tm_groups_init(&d->held_out, d->ds, held_out->programs, held_out->n, JUDGED, NULL);
@@ -198,7 +203,7 @@ void tk_distil_free(struct tk_distil *d)
         return;
     tm_groups_free(&d->held_out);
     free(d->scaled);
-    free(d->teacher);
+    free(d->taught);
     free(d->score);
     free(d->found);
     free(d);

@@ -13,17 +13,10 @@
 
 enum { CL_PERIOD = 10, KD_PERIOD = 5, KD_EPOCHS = 15 };
 
-/* Without the listwise term: so the figures of docs/distillation.md were measured. */
-static void train_defaults(struct tm_train_opts *o)
-{
-    tm_train_defaults(o);
-    o->list_weight = 0;
-}
-
 void tk_scratch_defaults(struct tk_learn_opts *o)
 {
     *o = (struct tk_learn_opts){.steps = 600};
-    train_defaults(&o->train);
+    tm_train_defaults(&o->train);
     o->train.epochs = 20;
     o->train.period = 1;
 }
@@ -31,7 +24,7 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
 void tk_cl_defaults(struct tk_learn_opts *o)
 {
     *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.75};
-    train_defaults(&o->train);
+    tm_train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
     o->train.lr = 1e-3;
     o->train.keep_last = true; /* a tenth of the data holds out too little to choose an epoch by */
@@ -42,7 +35,7 @@ void tk_cl_defaults(struct tk_learn_opts *o)
 void tk_kd_defaults(struct tk_learn_opts *o)
 {
     *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA};
-    train_defaults(&o->train);
+    tm_train_defaults(&o->train);
     o->train.epochs = KD_EPOCHS;
     o->train.rate = TM_RATE_STEPS;
     o->train.period = KD_PERIOD;
@@ -136,6 +129,22 @@ int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, cons
     }
     *ac = m;
     return 0;
+}
+
+int tk_learn_committee(const struct tm_model *start, const double *committee, const struct tk_set *set,
+                       const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **out,
+                       struct tk_learned *told, struct tp_err *e)
+{
+    const struct tk_distil_opts d = {.committee = committee, .beta = TK_COMMITTEE_BETA};
+    const struct tk_set none = {.ds = set->ds};
+    struct tm_model *m = tm_model_clone(start);
+    int rc = m ? train(m, true, &d, set, &none, o, run, "learn", told, e)
+               : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    if (rc)
+        tm_model_free(m);
+    else
+        *out = m;
+    return rc;
 }
 
 int tk_teach(const struct tk_kb *kb, const struct tm_model *ac, const struct tk_set *set, const struct tk_set *valid,

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#define FLAT 1e-12 /* variance of scores that are all the same */
+
 const char *tk_rival_name(enum tk_rival r)
 {
     static const char *const name[] = {
@@ -93,7 +95,8 @@ struct cross {
     uint32_t *learn, *held;        /* of the fold under way */
     double *score[TK_RIVAL_COUNT]; /* [ds->n], of programs that were judged */
     struct tm_model *mean;         /* of the learned weights */
-    uint32_t fits;                 /* done */
+    double *committee;             /* [ds->n] of train: scores by the models of all folds; NULL: there is none */
+    uint32_t fits, of;             /* done, of how many */
 };
 
 static int quality_of(const struct tk_set *on, double *const score[TK_RIVAL_COUNT], struct tk_contest *out,
@@ -185,7 +188,7 @@ static int relay(void *arg, const struct tk_progress *p)
 {
     const struct cross *c = arg;
     struct tk_progress q = *p;
-    q.fraction = (c->fits + p->fraction) / ((c->alone ? 2 : 1) * c->folds);
+    q.fraction = (c->fits + p->fraction) / c->of;
     return c->run->progress(c->run->arg, &q);
 }
 
@@ -240,32 +243,83 @@ static int score_blends(struct cross *c, const struct tm_model *m, const struct 
     return rc ? rc : score(c->kb->model, held, c->run, c->score[TK_RIVAL_KB], e);
 }
 
+/* Add m's scores of train to `to`, each task's with mean 0 and deviation 1. */
+static int speak(const struct cross *c, const struct tm_model *m, double *to, struct tp_err *e)
+{
+    const struct tk_set *t = c->train;
+    struct figure {
+        double n, sum, squares;
+    } *of = tm_alloc(t->ds->n_tasks, sizeof *of);
+    double *v = tm_alloc(t->n, sizeof *v);
+    int rc = of && v ? tk_scores(m, t, c->run->threads, v, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for scores");
+    for (size_t i = 0; i < t->n && rc == 0; i++) {
+        struct figure *f = &of[t->ds->task[t->programs[i]]];
+        f->n++;
+        f->sum += v[i];
+        f->squares += v[i] * v[i];
+    }
+    for (size_t i = 0; i < t->n && rc == 0; i++) {
+        const struct figure *f = &of[t->ds->task[t->programs[i]]];
+        const double mean = f->sum / f->n, variance = f->squares / f->n - mean * mean;
+        to[t->programs[i]] += variance > FLAT ? (v[i] - mean) / sqrt(variance) : 0;
+    }
+    free(of);
+    free(v);
+    return rc;
+}
+
+/* A fold's model from scratch, and what it and the warm one give together. */
+static int fit_others(struct cross *c, const struct tm_model *warm, const struct tk_set *learn,
+                      const struct tk_set *held, const struct tk_run *run, struct tk_learned *told, struct tp_err *e)
+{
+    const struct tk_set none = {.ds = c->train->ds};
+    struct tm_model *scratch = NULL, *start = blend(c, warm, c->cl.blend), *both = NULL;
+    double *says = tm_alloc(c->train->ds->n, sizeof *says);
+    struct tk_learned part[2];
+    int rc = start && says ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    if (rc == 0)
+        rc = tk_learn(c->kb, TK_GATE_SCRATCH, NULL, learn, &none, &c->scratch, run, &scratch, &part[0], e);
+    c->fits++;
+    if (rc == 0 && (rc = score(scratch, held, c->run, c->score[TK_RIVAL_SCRATCH], e)) == 0 &&
+        (rc = speak(c, start, says, e)) == 0 && (rc = speak(c, scratch, says, e)) == 0)
+        rc = tk_learn_committee(start, says, learn, &c->cl, run, &both, &part[1], e);
+    c->fits++;
+    if (rc == 0 && (rc = score(both, held, c->run, c->score[TK_RIVAL_COMMITTEE], e)) == 0) {
+        for (size_t i = 0; i < c->train->n; i++)
+            c->committee[c->train->programs[i]] += says[c->train->programs[i]];
+        told->seconds += part[0].seconds + part[1].seconds;
+    }
+    tm_model_free(scratch);
+    tm_model_free(start);
+    tm_model_free(both);
+    free(says);
+    return rc;
+}
+
+static struct tk_run run_of(struct cross *c)
+{
+    return (struct tk_run){
+        .seed = c->run->seed, .threads = c->run->threads, .progress = c->run->progress ? relay : NULL, .arg = c};
+}
+
 static int fit(struct cross *c, uint32_t fold, struct tk_learned *told, struct tp_err *e)
 {
-    const struct tk_run run = {
-        .seed = c->run->seed, .threads = c->run->threads, .progress = c->run->progress ? relay : NULL, .arg = c};
-    struct tk_set learn, held, none = {.ds = c->train->ds};
+    const struct tk_run run = run_of(c);
+    struct tk_set learn, held;
     struct tm_model *m = NULL;
-    struct tk_learned alone;
     sets_of(c, fold, &learn, &held);
     int rc = tk_learn(c->kb, TK_GATE_WARM_START, NULL, &learn, &held, &c->cl, &run, &m, told, e);
     c->fits++;
     if (rc == 0 && held.n)
         rc = score_blends(c, m, &held, e);
+    if (rc == 0 && held.n && c->alone)
+        rc = fit_others(c, m, &learn, &held, &run, told, e);
     if (rc == 0 && !c->mean) {
         c->mean = m;
         m = NULL;
     }
     for (size_t i = 0; rc == 0 && m && i < m->n; i++)
         c->mean->w[i] += (m->w[i] - c->mean->w[i]) / (float)(fold + 1);
-    tm_model_free(m);
-    m = NULL;
-    if (rc == 0 && held.n && c->alone) {
-        rc = tk_learn(c->kb, TK_GATE_SCRATCH, NULL, &learn, &none, &c->scratch, &run, &m, &alone, e);
-        rc = rc ? rc : score(m, &held, c->run, c->score[TK_RIVAL_SCRATCH], e);
-        told->seconds += rc ? 0 : alone.seconds;
-        c->fits++;
-    }
     tm_model_free(m);
     return rc;
 }
@@ -281,13 +335,23 @@ static struct tk_set judged(const struct cross *c)
     return (struct tk_set){c->train->ds, c->held, n};
 }
 
-static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, struct tp_err *e)
+static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, struct tk_learned *told,
+                  struct tp_err *e)
 {
     const struct tk_set *t = c->train, *on = c->valid->n ? c->valid : t;
+    const struct tk_run run = run_of(c);
     struct tm_model *m = NULL;
     int rc = 0;
-    if (winner != TK_RIVAL_SCRATCH) {
+    if (winner == TK_RIVAL_COMMITTEE) {
+        struct tm_model *start = blend(c, c->mean, c->cl.blend);
+        struct tk_learned last;
+        rc = start ? tk_learn_committee(start, c->committee, t, &c->cl, &run, &m, &last, e)
+                   : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        told->seconds += rc ? 0 : last.seconds;
+        tm_model_free(start);
+    } else if (winner != TK_RIVAL_SCRATCH)
         m = blend(c, c->mean, share_of(c, winner));
+    if (rc == 0 && winner != TK_RIVAL_SCRATCH) {
         rc = m ? tm_train_calibrate(m, t->ds, t->programs, t->n, on->programs, on->n, c->run->threads, e)
                : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     }
@@ -314,10 +378,14 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
     if (scratch)
         c.scratch = *scratch;
     c.scratch.train.keep_last = true; /* nobody chooses an epoch by what judges him */
-    int rc = scores && c.fold && c.learn && c.held ? deal(&c, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
+    c.committee = scratch ? tm_alloc(n, sizeof *c.committee) : NULL;
+    int rc = scores && c.fold && c.learn && c.held && (c.committee || !scratch)
+                 ? deal(&c, e)
+                 : tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
     for (size_t r = 0; r < TK_RIVAL_COUNT && rc == 0; r++)
-        c.score[r] = r == TK_RIVAL_SCRATCH && !scratch ? NULL : scores + r * n;
-    c.cl.train.max_seconds /= c.folds;
+        c.score[r] = (r == TK_RIVAL_SCRATCH || r == TK_RIVAL_COMMITTEE) && !scratch ? NULL : scores + r * n;
+    c.of = c.folds + (scratch ? 2 * c.folds + 1 : 0);
+    c.cl.train.max_seconds /= c.folds + (scratch ? c.folds + 1 : 0);
     c.scratch.train.max_seconds /= c.folds;
     for (uint32_t f = 0; f < c.folds && rc == 0; f++) {
         if ((rc = fit(&c, f, &part, e)))
@@ -330,13 +398,14 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
         rc = quality_of(&on, c.score, &who, e);
     }
     if (rc == 0)
-        rc = finish(&c, who.winner, ac, e);
+        rc = finish(&c, who.winner, ac, &all, e);
     if (rc == 0) {
         *told = all;
         *contest = who;
     }
     tm_model_free(c.mean);
     free(scores);
+    free(c.committee);
     free(c.fold);
     free(c.learn);
     free(c.held);

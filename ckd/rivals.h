@@ -13,6 +13,8 @@ enum { TK_FOLDS = 4 };
 
 /* X(ID, "name") in the order of preference: what has learned from the hardware's own data before what has not */
 #define TK_RIVALS(X)                                                                                                   \
+    X(COMMITTEE, "committee") /* one network that has learned from the models of `blend` and `scratch`, where both are \
+                                 made */                                                                               \
     X(BLEND, "blend")     /* the knowledge base's weights and tk_learn_opts.blend of the way to the learned ones */    \
     X(WHOLE, "whole")     /* all of the way */                                                                         \
     X(HALF, "half")       /* half of it */                                                                             \
@@ -44,9 +46,9 @@ int tk_contest_pair(const struct tm_model *ac, const struct tm_model *kb, const 
 
 /* The CL phase of a warm start, cross-fitted in `folds` folds (1, or with fewer than TK_HOLDOUT_TASKS tasks to train
  * on: all of `train` is learned, and valid alone judges). valid is judged with the first fold, and nothing learns from
- * it but the calibration. cl, scratch: max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH takes no
- * part. *ac: the AC, the caller's; NULL when scratch has won, which is then the caller's to train; when the knowledge
- * base has, the rival next to it, a candidate. told->seconds: of everything. */
+ * it but the calibration. cl, scratch: max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH and
+ * TK_RIVAL_COMMITTEE take no part. *ac: the AC, the caller's; NULL when scratch has won, which is then the caller's to
+ * train; when the knowledge base has, the rival next to it, a candidate. told->seconds: of everything. */
 int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struct tk_set *valid, uint32_t folds,
                  const struct tk_learn_opts *cl, const struct tk_learn_opts *scratch, const struct tk_run *run,
                  struct tm_model **ac, struct tk_learned *told, struct tk_contest *contest, struct tp_err *e);

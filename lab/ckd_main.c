@@ -23,8 +23,8 @@ static const char usage[] =
     "  --per-task N (100)      seeded sample of N distinct programs of each training task\n"
     "  --tune X                score on so large a share of the training tasks instead; the test tasks are not used\n"
     "  --out DIR               write ckd.json, ckd.md, plots, and every finished cell, which is then not made again\n"
-    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, the same of kd,\n"
-    "                          kd.lambda, and of source, scratch, fine\n"
+    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, cl.list, the same\n"
+    "                          of kd, kd.lambda, and of source, scratch, fine\n"
     "  --threads N  --json     JSON instead of the table on standard output\n"
     "  --quiet                 no progress\n";
 
@@ -70,8 +70,9 @@ static bool set_field(struct tk_learn_opts *p, const char *field, double v)
     const struct {
         const char *name;
         double *to;
-    } real[] = {{"lr", &p->train.lr},           {"beta", &p->beta},      {"lambda", &p->lambda}, {"blend", &p->blend},
-                {"average", &p->train.average}, {"clip", &p->train.clip}};
+    } real[] = {
+        {"lr", &p->train.lr},           {"beta", &p->beta},       {"lambda", &p->lambda},         {"blend", &p->blend},
+        {"average", &p->train.average}, {"clip", &p->train.clip}, {"list", &p->train.list_weight}};
     const struct {
         const char *name;
         int *to;

@@ -12,6 +12,7 @@
 
 enum field { PAIRWISE, TOP1, TOP5, FIELDS };
 static const char *const field_name[FIELDS] = {"pairwise", "top1", "top5"};
+static const char *const field_title[FIELDS] = {"pairwise", "top-1", "top-5"};
 
 /* Where figures come from: a method at a budget, the model that serves or the knowledge base, on one hardware. */
 struct source {
@@ -134,18 +135,18 @@ static void put_name(struct tp_buf *b, const struct source *s)
     tp_buf_printf(b, " | %g %% |", 100 * budget_of(s->r->o, s->budget));
 }
 
-/* Calls fn for every transfer, hop and budget (`all`: also for 100 %) with a method that has cells there. */
-typedef int (*row_fn)(struct source *s, struct tp_buf *b);
-static int each(const struct tl_ckd_results *r, enum tl_ckd_method m, bool all, row_fn fn, struct tp_buf *b)
+/* Calls fn for every transfer, hop and budget where the method has cells. */
+typedef int (*row_fn)(struct source *s, const void *arg, struct tp_buf *b);
+static int each(const struct tl_ckd_results *r, enum tl_ckd_method m, row_fn fn, const void *arg, struct tp_buf *b)
 {
     int rc = 0;
     for (uint32_t t = 0; t < r->o->n_transfers; t++)
         for (uint32_t h = 0; h < r->o->transfer[t].n - r->o->transfer[t].n_sources; h++)
-            for (uint32_t g = 0; g < r->o->n_budgets + all && rc == 0; g++) {
+            for (uint32_t g = 0; g < r->o->n_budgets && rc == 0; g++) {
                 struct source s = {r, t, h, m, g, TL_CKD_AC, 0};
                 s.hw = target(&s);
                 if (scores(&s, 0))
-                    rc = fn(&s, b);
+                    rc = fn(&s, arg, b);
             }
     return rc;
 }
@@ -184,44 +185,93 @@ static int figures(const struct tl_ckd_results *r, struct tp_buf *b)
     return rc;
 }
 
-/* ---- what CKD gains ---- */
+/* ---- what a method gains over others ---- */
 
-static int gains_row(struct source *s, struct tp_buf *b)
+struct gains {
+    const char *title;
+    enum tl_ckd_method method;
+    int n;
+    struct rival {
+        const char *name;
+        enum tl_ckd_method method;
+        bool all; /* with all of the target's programs, not the budget's */
+    } rival[5];
+    enum field field;
+};
+static const struct gains gains_of[] = {
+    {.title = "CKD less the others",
+     .method = TL_CKD_CKD,
+     .n = 5,
+     .rival = {{"scratch", TL_CKD_SCRATCH, false},
+               {"fine-tune", TL_CKD_TUNE, false},
+               {"zero-shot", TL_CKD_ZERO, false},
+               {"multi-task", TL_CKD_MTL, false},
+               {"scratch with all", TL_CKD_SCRATCH, true}}},
+    {.title = "Ablation, all less the others",
+     .method = TL_CKD_ALL,
+     .n = 4,
+     .rival = {{"plain, random", TL_CKD_PLAIN, false},
+               {"+ RDU", TL_CKD_PLAIN_RDU, false},
+               {"+ Mamba", TL_CKD_SCRATCH, false},
+               {"+ CKD", TL_CKD_PLAIN_CKD, false}}},
+};
+
+/* A row: the difference to each of them in one figure. */
+static int gains_row(struct source *s, const void *arg, struct tp_buf *b)
 {
-    static const enum tl_ckd_method against[] = {TL_CKD_SCRATCH, TL_CKD_TUNE, TL_CKD_ZERO, TL_CKD_MTL};
-    struct figure f;
+    const struct gains *g = arg;
     put_name(b, s);
-    for (int i = 0; i < 2; i++) {
-        for (size_t k = 0; k < sizeof against / sizeof *against; k++) {
-            struct source o = *s;
-            o.method = against[k];
-            if (figure(s, &o, (enum field)i, &f))
-                return -TP_E_NO_MEMORY;
-            put_difference(b, &f);
-        }
-        struct source all = *s;
-        all.method = TL_CKD_SCRATCH;
-        all.budget = s->r->o->n_budgets;
-        if (figure(s, &all, (enum field)i, &f))
+    for (int k = 0; k < g->n; k++) {
+        struct source o = *s;
+        struct figure d;
+        o.method = g->rival[k].method;
+        o.budget = g->rival[k].all ? s->r->o->n_budgets : s->budget;
+        if (figure(s, &o, g->field, &d))
             return -TP_E_NO_MEMORY;
-        put_difference(b, &f);
+        put_difference(b, &d);
     }
     tp_buf_putc(b, '\n');
     return 0;
 }
 
+/* A table; none where the method has no cells. */
+static int gains_table(const struct tl_ckd_results *r, const struct gains *g, struct tp_buf *b)
+{
+    struct tp_buf rows = {0};
+    int rc = each(r, g->method, gains_row, g, &rows);
+    if (rows.n) {
+        tp_buf_printf(b, "\n### %s: %s, points with 95 %% intervals\n\n| transfer | data |", g->title,
+                      field_title[g->field]);
+        for (int k = 0; k < g->n; k++)
+            tp_buf_printf(b, " %s |", g->rival[k].name);
+        tp_buf_puts(b, "\n|---|---|");
+        for (int k = 0; k < g->n; k++)
+            tp_buf_puts(b, "---|");
+        tp_buf_putc(b, '\n');
+        tp_buf_put(b, rows.p, rows.n);
+    }
+    rc = rc || rows.oom ? -TP_E_NO_MEMORY : 0;
+    tp_buf_free(&rows);
+    return rc;
+}
+
 static int gains(const struct tl_ckd_results *r, struct tp_buf *b)
 {
-    tp_buf_puts(b, "\n### CKD less the others, points with 95 % intervals\n\n| transfer | data | pairwise: scratch | "
-                   "fine-tune | zero-shot | multi-task | scratch with all | top-1: scratch | fine-tune | zero-shot | "
-                   "multi-task | scratch with all |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-    return each(r, TL_CKD_CKD, false, gains_row, b);
+    int rc = 0;
+    for (size_t i = 0; i < sizeof gains_of / sizeof *gains_of; i++)
+        for (int f = 0; f < FIELDS && rc == 0; f++) {
+            struct gains g = gains_of[i];
+            g.field = (enum field)f;
+            rc = gains_table(r, &g, b);
+        }
+    return rc;
 }
 
 /* ---- what older hardware loses ---- */
 
-static int forgetting_row(struct source *s, struct tp_buf *b)
+static int forgetting_row(struct source *s, const void *arg, struct tp_buf *b)
 {
+    (void)arg;
     static const struct {
         enum tl_ckd_method method;
         int role;
@@ -252,13 +302,14 @@ static int forgetting(const struct tl_ckd_results *r, struct tp_buf *b)
         b, "\n### Older hardware's test tasks: change of the knowledge base, points with 95 % intervals\n\n| transfer "
            "| data | older | pairwise: CKD | without EWC | fine-tuned model | top-1: CKD | without EWC | fine-tuned "
            "model |\n|---|---|---|---|---|---|---|---|---|\n");
-    return each(r, TL_CKD_CKD, false, forgetting_row, b);
+    return each(r, TL_CKD_CKD, forgetting_row, NULL, b);
 }
 
 /* ---- gate and trust ---- */
 
-static int gate_row(struct source *s, struct tp_buf *b)
+static int gate_row(struct source *s, const void *arg, struct tp_buf *b)
 {
+    (void)arg;
     put_name(b, s);
     for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
         const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
@@ -288,7 +339,7 @@ static int gate(const struct tl_ckd_results *r, struct tp_buf *b)
                 "\n### Gate, trust and acceptance, mean over seeds\n\n| transfer | data | verdict by seed | rival that "
                 "won | concordance | at least | Φ at the end of CL | of KD | AC activated | KB accepted | attempts "
                 "|\n|---|---|---|---|---|---|---|---|---|---|---|\n");
-    return each(r, TL_CKD_CKD, false, gate_row, b);
+    return each(r, TL_CKD_CKD, gate_row, NULL, b);
 }
 
 int tl_ckd_markdown(const struct tl_ckd_results *r, struct tp_buf *b)

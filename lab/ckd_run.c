@@ -67,9 +67,11 @@ void tl_ckd_results_free(struct tl_ckd_results *r)
 static void put_phase(struct tp_buf *b, const char *name, const struct tk_learn_opts *o)
 {
     tp_buf_printf(
-        b, ", %s: %d epochs %u steps lr %g rate %d/%d batch %dx%d average %g clip %g beta %g lambda %g blend %g", name,
-        o->train.epochs, o->steps, o->train.lr, (int)o->train.rate, o->train.period, o->train.tasks_per_batch,
-        o->train.programs_per_task, o->train.average, o->train.clip, o->beta, o->lambda, o->blend);
+        b,
+        ", %s: %d epochs %u steps lr %g rate %d/%d batch %dx%d average %g clip %g list %g beta %g lambda %g blend %g",
+        name, o->train.epochs, o->steps, o->train.lr, (int)o->train.rate, o->train.period, o->train.tasks_per_batch,
+        o->train.programs_per_task, o->train.average, o->train.clip, o->train.list_weight, o->beta, o->lambda,
+        o->blend);
     if (o->train.keep_last)
         tp_buf_puts(b, " last");
 }

@@ -291,15 +291,16 @@ static char *settings(const struct tl_rdu *r, const struct tl_rdu_method *m, siz
     const struct ts_opts *s = &m->select;
     const struct tm_train_opts *t = &o->train;
     char *text = NULL;
-    int n = asprintf(&text,
-                     "data %016llx, pool %u of %u tasks, test %u of %u, tune %g, steps %u, epochs %d, batch %d x %d, "
-                     "lr %g, %s, form "
-                     "%d, weights %g %g %g %g, floor %u, cells %d, cap %g, alpha %g, noise %g, rounds %d, rows %d, "
-                     "budget %zu, seed %llu",
-                     (unsigned long long)r->data, r->pool, r->tasks, r->test_programs, r->test_tasks, o->tune, o->steps,
-                     t->epochs, t->tasks_per_batch, t->programs_per_task, t->lr, ts_method_name(s->method),
-                     (int)s->form, s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->by_cell,
-                     s->cap, s->alpha, s->noise, m->rounds, m->rows, budget, (unsigned long long)seed);
+    int n =
+        asprintf(&text,
+                 "data %016llx, pool %u of %u tasks, test %u of %u, tune %g, steps %u, epochs %d, batch %d x %d, "
+                 "lr %g, list %g, %s, form %d, weights %g %g %g %g, floor %u, cells %d, cap %g, alpha %g, noise %g, "
+                 "rounds %d, rows %d, "
+                 "budget %zu, seed %llu",
+                 (unsigned long long)r->data, r->pool, r->tasks, r->test_programs, r->test_tasks, o->tune, o->steps,
+                 t->epochs, t->tasks_per_batch, t->programs_per_task, t->lr, t->list_weight, ts_method_name(s->method),
+                 (int)s->form, s->weights.r, s->weights.d, s->weights.u, s->weights.f, s->task_floor, s->by_cell,
+                 s->cap, s->alpha, s->noise, m->rounds, m->rows, budget, (unsigned long long)seed);
     return n < 0 ? NULL : text;
 }
 

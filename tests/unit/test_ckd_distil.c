@@ -107,6 +107,34 @@ START_TEST(trust_is_taken_from_held_out_programs_and_from_batches_without_them)
 }
 END_TEST
 
+/* A committee says the reverse of the labels: what is heard regardless turns the student round. */
+START_TEST(a_committee_is_followed_whatever_the_labels_say)
+{
+    struct toy t;
+    struct tp_err e;
+    double says[TOY_N];
+    toy_init(&t, false, 1);
+    struct tk_kb *kb = toy_kb(&t, 6);
+    struct tk_learn_opts o;
+    struct tk_learned told;
+    const struct tk_run run = toy_run(1);
+    struct tm_model *m = NULL;
+    tk_cl_defaults(&o);
+    o.steps = 0;
+    o.train.epochs = 40;
+    o.train.lr = 4e-3;
+    for (uint32_t i = 0; i < t.ds.n; i++)
+        says[i] = t.ds.cost[i];
+    ck_assert_int_eq(tk_learn_committee(kb->model, says, &t.train_set, &o, &run, &m, &told, &e), 0);
+    ck_assert_double_gt(toy_pairwise(kb->model, &t), 0.7);
+    ck_assert_double_lt(toy_pairwise(m, &t), 0.5);
+    ck_assert_int_eq(told.epochs, 40);
+    tm_model_free(m);
+    tk_kb_free(kb);
+    toy_free(&t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ckd/distil");
@@ -117,6 +145,7 @@ int main(void)
     tcase_add_test(c, a_student_with_the_teachers_order_and_distances_has_nothing_to_learn);
     tcase_add_test(c, scores_that_are_all_the_same_say_nothing);
     tcase_add_test(c, a_teacher_of_other_features_is_refused);
+    tcase_add_test(c, a_committee_is_followed_whatever_the_labels_say);
     tcase_add_test(c, trust_is_taken_from_held_out_programs_and_from_batches_without_them);
     suite_add_tcase(suite, c);
     return toy_main(srunner_create(suite));

@@ -36,6 +36,9 @@ static struct tk_contest judged(const struct figures *f)
 START_TEST(among_equals_the_one_that_learned_most_is_preferred)
 {
     struct figures f = all_at(0.6);
+    ck_assert_int_eq(judged(&f).winner, TK_RIVAL_COMMITTEE);
+    for (int t = 0; t < TASKS; t++)
+        f.q[TK_RIVAL_COMMITTEE][t] = NAN;
     const struct tk_contest c = judged(&f);
     ck_assert_int_eq(c.winner, TK_RIVAL_BLEND);
     ck_assert_uint_eq(c.tasks, TASKS);
@@ -59,7 +62,7 @@ START_TEST(chance_on_few_tasks_does_not_bring_back_the_knowledge_base)
     struct figures f = all_at(0.6);
     move(&f, TK_RIVAL_KB, 0.03, 0.1);
     const struct tk_contest c = judged(&f);
-    ck_assert_int_eq(c.winner, TK_RIVAL_BLEND);
+    ck_assert_int_eq(c.winner, TK_RIVAL_COMMITTEE);
     ck_assert_double_eq_tol(c.behind, 0.03, 1e-12);
     ck_assert_double_gt(c.error, 0.03);
 }
@@ -137,6 +140,7 @@ START_TEST(every_task_judges_and_related_knowledge_is_built_on)
     run(&x);
     ck_assert_uint_eq(x.contest.tasks, TOY_TASKS);
     ck_assert_int_lt(x.contest.winner, TK_RIVAL_SCRATCH);
+    ck_assert(!isnan(x.contest.quality[TK_RIVAL_COMMITTEE]));
     ck_assert_ptr_nonnull(x.ac);
     ck_assert_double_gt(toy_pairwise(x.ac, &x.b), toy_pairwise(x.kb->model, &x.b) - 0.02);
     ck_assert_int_gt(x.told.epochs, 0);
@@ -154,6 +158,7 @@ START_TEST(knowledge_that_misleads_loses_to_a_model_from_scratch)
     ck_assert_ptr_null(x.ac);
     run_with(&x, NULL); /* which only wins where it may take part */
     ck_assert(isnan(x.contest.quality[TK_RIVAL_SCRATCH]));
+    ck_assert(isnan(x.contest.quality[TK_RIVAL_COMMITTEE]));
     ck_assert_ptr_nonnull(x.ac);
     two_free(&x);
 }
