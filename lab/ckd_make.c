@@ -232,9 +232,9 @@ static double model_bytes(const struct tm_model *m)
     return (double)tm_parameter_count(&m->h) * sizeof(float);
 }
 
-/* Scratch, fine-tuning: one model from all programs of the budget. kb NULL: scratch. *keep (may be NULL): the model. */
-int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, const struct tk_kb *kb,
-                       struct tk_kb **keep, struct tl_ckd_cell *c, struct tp_err *e)
+/* One model from all programs of the budget. kb, start NULL: scratch. *keep (may be NULL): the model. */
+static int make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, const struct tk_kb *kb,
+                       const float *start, struct tk_kb **keep, struct tl_ckd_cell *c, struct tp_err *e)
 {
     const struct tl_ckd_hardware *h = &k->d->hw[k->target];
     const struct tk_set train = set_of(h, k->sample, k->n), none = set_of(h, NULL, 0);
@@ -246,7 +246,7 @@ int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, c
     if (tl_ckd_plain(method))
         rc = learn_plain(k, &train, &none, &k->o->scratch, &m, e);
     else
-        rc = tk_learn(kb, kb ? TK_GATE_WARM_START : TK_GATE_SCRATCH, NULL, &train, &none,
+        rc = tk_learn(kb, kb ? TK_GATE_WARM_START : TK_GATE_SCRATCH, start, &train, &none,
                       kb ? &k->o->fine : &k->o->scratch, &k->run, &m, &told, e);
     c->seconds = tl_cpu_seconds() - began;
     if (rc == 0) {
@@ -257,6 +257,47 @@ int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, c
         rc = (*keep = tk_kb_new(m, h->kind)) ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     else
         tm_model_free(m);
+    return rc;
+}
+
+int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, const struct tk_kb *kb,
+                       struct tk_kb **keep, struct tl_ckd_cell *c, struct tp_err *e)
+{
+    return make_single(k, method, kb, NULL, keep, c, e);
+}
+
+/* Initial weights as a knowledge base that knows nothing more. */
+static int initial_weights(const struct tl_ckd_here *k, struct tk_kb **out, struct tp_err *e)
+{
+    struct tk_set source[TL_CKD_HARDWARE];
+    struct tk_meta_opts o;
+    const struct tl_ckd_hardware *h = k->d->hw;
+    const struct tm_hyper hyper = tm_hyper_default(h->split.d->features);
+    const uint32_t n = k->d->transfer->n_sources;
+    struct tm_model *m = tm_model_new(h->split.d->features, &hyper, k->run.seed);
+    int rc;
+    *out = m ? tk_kb_new(tm_model_clone(m), h->kind) : NULL;
+    for (uint32_t i = 0; i < n; i++)
+        source[i] = set_of(&h[i], h[i].split.train, h[i].split.n_train);
+    tk_meta_defaults(&o);
+    rc = *out ? tk_meta(m, source, n, &o, &k->run, (*out)->model->w, e)
+              : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    tm_model_free(m);
+    return rc;
+}
+
+int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e)
+{
+    struct tl_ckd_here source = *k;
+    source.hop = 0; /* budget 0: whatever the target, as the knowledge base of the sources */
+    source.budget = 0;
+    struct tk_kb *start = tl_ckd_load_kb(&source, "start", 0);
+    int rc = 0;
+    if (!start && (rc = initial_weights(k, &start, e)) == 0)
+        rc = tl_ckd_save_kb(&source, "start", 0, start, e);
+    if (rc == 0)
+        rc = make_single(k, TL_CKD_COLD, NULL, start->model->w, NULL, c, e);
+    tk_kb_free(start);
     return rc;
 }
 

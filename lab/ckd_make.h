@@ -37,6 +37,8 @@ int tl_ckd_keep_parts(struct tl_ckd_here *k, struct tp_err *e);
 /* Scratch (kb NULL) and fine-tuning from kb, on all programs of the sample. *keep (may be NULL): the model. */
 int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, const struct tk_kb *kb,
                        struct tk_kb **keep, struct tl_ckd_cell *c, struct tp_err *e);
+/* From initial weights of the sources (ckd/meta.h), kept or made. */
+int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e);
 int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e);
 /* CKD as the daemon does it. *next: the knowledge base from now on (a copy of kb when it learned nothing); *ac (ac may
  * be NULL): the AC if it may teach, else NULL. */

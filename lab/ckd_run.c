@@ -82,6 +82,7 @@ static unsigned made_by(const struct tl_ckd_here *k, enum tl_ckd_method m)
     const unsigned ckd = TL_CKD_BY_SOURCE | TL_CKD_BY_SCRATCH | TL_CKD_BY_CKD;
     switch (m) {
     case TL_CKD_SCRATCH:
+    case TL_CKD_COLD: /* the sources come in with the data */
     case TL_CKD_PLAIN:
     case TL_CKD_PLAIN_RDU:
         return TL_CKD_BY_SCRATCH;
@@ -301,6 +302,10 @@ static int hop(struct tl_ckd_here *k, const struct place *p, struct line *line, 
         return rc;
     if (k->budget >= 1)
         return 0;
+    c = at(p, k, TL_CKD_COLD);
+    if (tl_ckd_wants(k->o, TL_CKD_COLD) && !kept(k, TL_CKD_COLD, NULL, NULL, c) &&
+        ((rc = tl_ckd_make_cold(k, c, e)) || (rc = keep(k, TL_CKD_COLD, NULL, NULL, c, e))))
+        return rc;
     c = at(p, k, TL_CKD_TUNE);
     if (tl_ckd_wants(k->o, TL_CKD_TUNE) && !kept(k, TL_CKD_TUNE, "tuned", &line->tuned, c)) {
         if ((rc = tl_ckd_make_single(k, TL_CKD_TUNE, line->tuned, &next, c, e)) ||
