@@ -59,6 +59,7 @@ struct tl_ckd_opts {
     uint32_t per_task; /* programs of a training task */
     double tune;       /* > 0: instead of the test tasks, so large a share of the training tasks is tested */
     struct tk_learn_opts source, scratch, fine, cl, kd; /* train.seed and threads are set by the run */
+    struct tk_meta_opts meta;                           /* of the cold start */
     int threads;
     const char *cache; /* NULL, or a folder of finished cells and models */
     bool quiet;

@@ -138,6 +138,7 @@ static void defaults(struct tl_ckd_opts *o)
     tk_scratch_defaults(&o->fine);
     tk_cl_defaults(&o->cl);
     tk_kd_defaults(&o->kd);
+    tk_meta_defaults(&o->meta);
     o->fine.steps = o->cl.steps;
     budgets(o, percents);
     transfers(o, all);

@@ -270,7 +270,6 @@ int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, c
 static int initial_weights(const struct tl_ckd_here *k, struct tk_kb **out, struct tp_err *e)
 {
     struct tk_set source[TL_CKD_HARDWARE];
-    struct tk_meta_opts o;
     const struct tl_ckd_hardware *h = k->d->hw;
     const struct tm_hyper hyper = tm_hyper_default(h->split.d->features);
     const uint32_t n = k->d->transfer->n_sources;
@@ -279,8 +278,7 @@ static int initial_weights(const struct tl_ckd_here *k, struct tk_kb **out, stru
     *out = m ? tk_kb_new(tm_model_clone(m), h->kind) : NULL;
     for (uint32_t i = 0; i < n; i++)
         source[i] = set_of(&h[i], h[i].split.train, h[i].split.n_train);
-    tk_meta_defaults(&o);
-    rc = *out ? tk_meta(m, source, n, &o, &k->run, (*out)->model->w, e)
+    rc = *out ? tk_meta(m, source, n, &k->o->meta, &k->run, (*out)->model->w, e)
               : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     tm_model_free(m);
     return rc;
@@ -291,10 +289,10 @@ int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct 
     struct tl_ckd_here source = *k;
     source.hop = 0; /* budget 0: whatever the target, as the knowledge base of the sources */
     source.budget = 0;
-    struct tk_kb *start = tl_ckd_load_kb(&source, "start", 0);
+    struct tk_kb *start = tl_ckd_load_kb(&source, "start", TL_CKD_BY_META);
     int rc = 0;
     if (!start && (rc = initial_weights(k, &start, e)) == 0)
-        rc = tl_ckd_save_kb(&source, "start", 0, start, e);
+        rc = tl_ckd_save_kb(&source, "start", TL_CKD_BY_META, start, e);
     if (rc == 0)
         rc = make_single(k, TL_CKD_COLD, NULL, start->model->w, NULL, c, e);
     tk_kb_free(start);

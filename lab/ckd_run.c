@@ -81,8 +81,9 @@ static unsigned made_by(const struct tl_ckd_here *k, enum tl_ckd_method m)
 {
     const unsigned ckd = TL_CKD_BY_SOURCE | TL_CKD_BY_SCRATCH | TL_CKD_BY_CKD;
     switch (m) {
+    case TL_CKD_COLD:
+        return TL_CKD_BY_SCRATCH | TL_CKD_BY_META;
     case TL_CKD_SCRATCH:
-    case TL_CKD_COLD: /* the sources come in with the data */
     case TL_CKD_PLAIN:
     case TL_CKD_PLAIN_RDU:
         return TL_CKD_BY_SCRATCH;
@@ -112,6 +113,9 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
         put_phase(&b, "scratch", &o->scratch);
     if (by & TL_CKD_BY_FINE)
         put_phase(&b, "fine", &o->fine);
+    if (by & TL_CKD_BY_META)
+        tp_buf_printf(&b, ", meta: %u x %u of %u, %g %g %g", o->meta.rounds, o->meta.steps, o->meta.batch,
+                      o->meta.inner_lr, o->meta.outer_lr, o->meta.average);
     if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
