@@ -7,7 +7,7 @@ let uPlot = null, library = null;
 
 async function load() {
   const style = h("link", { rel: "stylesheet", href: new URL("uplot.css", import.meta.url) });
-  const styled = new Promise((f) => style.addEventListener("load", f));
+  const styled = new Promise((f) => ["load", "error"].forEach((what) => style.addEventListener(what, f)));
   document.head.append(style);
   uPlot = (await import("./uplot.js")).default;
   await styled;
@@ -40,7 +40,7 @@ export function figure(title, note, height = 220) {
     if (!c || c.none || !el.isConnected) return;
     if (!uPlot) {
       library ??= load().catch((e) => { library = null; throw e; });
-      library.then(chart.draw);
+      library.then(chart.draw, () => box.replaceChildren(empty("The chart could not be loaded; it is tried again with new figures.")));
       return;
     }
     const opts = c.opts();
