@@ -29,13 +29,6 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("kd_seconds", kd.seconds)                                                                                        \
     X("over_champion", over_champion.gain)                                                                             \
     X("over_kb", over_kb.gain)                                                                                         \
-    X("quality_committee", contest.quality[TK_RIVAL_COMMITTEE])                                                        \
-    X("quality_blend", contest.quality[TK_RIVAL_BLEND])                                                                \
-    X("quality_whole", contest.quality[TK_RIVAL_WHOLE])                                                                \
-    X("quality_half", contest.quality[TK_RIVAL_HALF])                                                                  \
-    X("quality_quarter", contest.quality[TK_RIVAL_QUARTER])                                                            \
-    X("quality_scratch", contest.quality[TK_RIVAL_SCRATCH])                                                            \
-    X("quality_kb", contest.quality[TK_RIVAL_KB])                                                                      \
     X("behind", contest.behind)                                                                                        \
     X("behind_error", contest.error)                                                                                   \
     X("lambda", lambda)                                                                                                \
@@ -47,7 +40,6 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("gate_programs", verdict.concordance.programs)                                                                   \
     X("cl_epochs", cl.epochs)                                                                                          \
     X("kd_epochs", kd.epochs)                                                                                          \
-    X("rival", contest.winner)                                                                                         \
     X("contest_tasks", contest.tasks)                                                                                  \
     X("from_start", from_start)                                                                                        \
     X("champion_decision", over_champion.decision)                                                                     \
@@ -109,12 +101,35 @@ static struct tm_metrics get_metrics(const json_t *o)
     return m;
 }
 
+/* By name: a state outlives the program that wrote it. */
+static json_t *put_rivals(const struct tk_contest *c)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "winner", json_string(tk_rival_name(c->winner)));
+#define X(id, name) json_object_set_new(o, name, real_or_null(c->quality[TK_RIVAL_##id]));
+    TK_RIVALS(X)
+#undef X
+    return o;
+}
+
+static void get_rivals(const json_t *o, struct tk_contest *c)
+{
+    const char *winner = json_string_value(json_object_get(o, "winner"));
+#define X(id, name)                                                                                                    \
+    c->quality[TK_RIVAL_##id] = real_of(o, name);                                                                      \
+    if (winner && strcmp(winner, name) == 0)                                                                           \
+        c->winner = TK_RIVAL_##id;
+    TK_RIVALS(X)
+#undef X
+}
+
 static json_t *to_json(const struct tk_adapt_state *s, const char *ac, const char *kb)
 {
     json_t *o = json_object();
     json_object_set_new(o, "phase", json_string(tk_phase_name(s->phase)));
     json_object_set_new(o, "ac", ac[0] ? json_string(ac) : json_null());
     json_object_set_new(o, "kb", kb[0] ? json_string(kb) : json_null());
+    json_object_set_new(o, "rivals", put_rivals(&s->contest));
 #define X(key, field) json_object_set_new(o, key, real_or_null(s->field));
     NUMBERS(X)
 #undef X
@@ -306,6 +321,7 @@ int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e)
 #define X(key, field) new.field = get_metrics(json_object_get(o, "metrics_" key));
         MEASURED(X)
 #undef X
+        get_rivals(json_object_get(o, "rivals"), &new.contest);
         rc = load_models(dir, o, &new, e);
     }
     json_decref(o);
