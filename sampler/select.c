@@ -39,7 +39,7 @@ void ts_defaults(struct ts_opts *o)
 {
     *o = (struct ts_opts){.method = TS_RDU,
                           .form = TS_PRODUCT,
-                          .weights = {.d = 1.0, .u = 1.0},
+                          .weights = {.r = 0.25, .d = 1.0, .u = 0.75},
                           .by_cell = methods[TS_RDU].by_cell,
                           .cap = methods[TS_RDU].cap_quantile,
                           .threads = 1,
@@ -209,7 +209,7 @@ static int share_seats(struct ts_state *s, size_t budget, bool by_cell)
 static int init_state(struct ts_state *s, const struct method *m, size_t budget)
 {
     const size_t n = s->pool->n;
-    const bool many = n > s->opts->exact_limit, cells = m->by_cell || many || s->uses_r;
+    const bool many = n > s->opts->exact_limit, cells = m->by_cell || many || s->scale.w.r > 0;
     int rc = ts_view_init(&s->view, s->pool, s->run.workers);
     if (rc == 0 && cells)
         rc = ts_kmeans(&s->cells, &s->view, ts_cell_count(n), s->opts->seed, &s->run, 0.0, many ? 0.5 : 0.2);
@@ -329,7 +329,6 @@ static int choose_greedy(const struct ts_pool *p, const struct ts_opts *o, size_
     s.scale.w = own ? m.weights : o->weights;
     m.by_cell = own ? m.by_cell : o->by_cell;
     m.cap_quantile = own ? m.cap_quantile : o->cap;
-    s.uses_r = s.scale.w.r > 0 || (!own && m.by_cell); /* seats by cell stand for it, so it is told at any weight */
     s.uses_d = s.scale.w.d > 0;
     s.uses_u = s.scale.w.u > 0 && ((p->feature && p->n_features > 0) || p->predicted);
     s.updates_u = s.uses_u && !p->predicted;

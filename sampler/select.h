@@ -69,8 +69,7 @@ struct ts_weights {
 struct ts_opts {
     enum ts_method method;
     enum ts_form form;         /* of rdu: product */
-    struct ts_weights weights; /* of rdu: 0, 1, 1, 0: representativeness comes in by the seats of cells. The other
-                                  methods have their own */
+    struct ts_weights weights; /* of rdu: 0.25, 1, 0.75, 0; the other methods have their own */
     bool by_cell;              /* of rdu: true: seats within a task are shared between its cells */
     double cap;                /* of rdu: d is 1 from this quantile of the distances to what is known; 0 (default): from
                                   the scale of a cell */
@@ -91,8 +90,7 @@ size_t ts_budget_of(const struct ts_pool *p, double fraction);
 struct ts_pick {
     uint32_t index;       /* in the pool */
     uint32_t round;       /* 0-based */
-    float r, d, u, score; /* when it was chosen; NaN for a term that the method does not use. rdu tells r at any
-                             weight while it shares seats by cell */
+    float r, d, u, score; /* when it was chosen; NaN for a term that the method does not use */
 };
 
 struct ts_progress {

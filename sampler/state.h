@@ -62,7 +62,7 @@ struct ts_state {
     const struct ts_opts *opts;
     struct ts_view view;
     struct ts_run run;
-    bool uses_r, uses_d, uses_u, updates_u;
+    bool uses_d, uses_u, updates_u;
     struct ts_cells cells; /* k = 0: the method has none */
 
     /* per program */

@@ -146,7 +146,7 @@ static int snapshot_variance(struct ts_state *s)
 int ts_terms_init(struct ts_state *s)
 {
     int rc = 0;
-    if (s->uses_r)
+    if (s->scale.w.r > 0)
         rc = rank_closeness(s);
     if (rc == 0 && s->scale.w.f > 0 && s->pool->fast)
         rc = rank_fast(s);
