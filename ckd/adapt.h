@@ -82,7 +82,8 @@ int tk_adapt(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *
 /* Put the state into a folder that is there: models first, state.json by rename last, so that a folder is always of one
  * phase. IO, DISK_FULL, NO_MEMORY. */
 int tk_adapt_save(const char *dir, const struct tk_adapt_state *s, struct tp_err *e);
-/* 1 = loaded, 0 = the folder holds no state, or -TP_E_x: BAD_WEIGHTS, IO, NO_MEMORY. *s is written on 1. */
+/* 1 = loaded, 0 = the folder holds no state (or one of another version, with a rival that is not known here), or
+ * -TP_E_x: BAD_WEIGHTS, IO, NO_MEMORY. *s is written on 1. */
 int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e);
 
 /* ---- a knowledge base from several sources ---- */

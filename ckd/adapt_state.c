@@ -112,15 +112,20 @@ static json_t *put_rivals(const struct tk_contest *c)
     return o;
 }
 
-static void get_rivals(const json_t *o, struct tk_contest *c)
+/* false: a rival won that is not known here. */
+static bool get_rivals(const json_t *o, struct tk_contest *c)
 {
     const char *winner = json_string_value(json_object_get(o, "winner"));
+    bool known = false;
 #define X(id, name)                                                                                                    \
     c->quality[TK_RIVAL_##id] = real_of(o, name);                                                                      \
-    if (winner && strcmp(winner, name) == 0)                                                                           \
-        c->winner = TK_RIVAL_##id;
+    if (winner && strcmp(winner, name) == 0) {                                                                         \
+        c->winner = TK_RIVAL_##id;                                                                                     \
+        known = true;                                                                                                  \
+    }
     TK_RIVALS(X)
 #undef X
+    return known;
 }
 
 static json_t *to_json(const struct tk_adapt_state *s, const char *ac, const char *kb)
@@ -300,6 +305,7 @@ int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_adapt_state new = {0};
     json_t *o = NULL;
+    bool other_version = false;
     int rc = read_state(dir, &o, e);
     if (rc != 1)
         return rc;
@@ -321,11 +327,11 @@ int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e)
 #define X(key, field) new.field = get_metrics(json_object_get(o, "metrics_" key));
         MEASURED(X)
 #undef X
-        get_rivals(json_object_get(o, "rivals"), &new.contest);
         rc = load_models(dir, o, &new, e);
+        other_version = !get_rivals(json_object_get(o, "rivals"), &new.contest);
     }
     json_decref(o);
-    if (rc) {
+    if (rc || other_version) { /* the latter: the job begins again */
         tk_adapt_state_free(&new);
         return rc;
     }

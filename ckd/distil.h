@@ -17,8 +17,8 @@ double tk_distil_loss(const float *s, const double *teacher, uint32_t n, double 
 
 struct tk_distil_opts {
     const struct tm_model *teacher; /* NULL: no distillation */
-    const double *committee; /* or, [ds->n]: rank scores of the programs of train by models that have learned from the
-                                same labels, which are trusted: phi = 1. Borrowed; NULL: none */
+    const double *committee; /* or, instead of a teacher, [ds->n]: rank scores of the programs of train by models that
+                                have learned from the same labels, which are trusted: phi = 1. Borrowed; NULL: none */
     double beta;
     /* Elastic weight consolidation; fisher NULL: none. Both [n weights], borrowed. */
     const float *fisher, *anchor;

@@ -42,8 +42,8 @@ int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, cons
              struct tk_learned *told, struct tp_err *e);
 
 /* What the models of a committee know, in one network: it begins with start's weights and learns from the labels of
- * train and, with weight TK_COMMITTEE_BETA, the order that committee[ds->n] gives to its programs (ckd/distil.h). The
- * last epoch is kept; calibration on train. *out is the caller's. */
+ * train and, with weight TK_COMMITTEE_BETA, the order that committee[ds->n] gives to its programs (ckd/distil.h). Of o,
+ * train and steps count; the last epoch is kept; calibration on train. *out is the caller's. */
 #define TK_COMMITTEE_BETA 2.0
 int tk_learn_committee(const struct tm_model *start, const double *committee, const struct tk_set *train,
                        const struct tk_learn_opts *o, const struct tk_run *run, struct tm_model **out,

@@ -96,7 +96,7 @@ struct cross {
     double *score[TK_RIVAL_COUNT]; /* [ds->n], of programs that were judged */
     struct tm_model *mean;         /* of the learned weights */
     double *committee;             /* [ds->n] of train: scores by the models of all folds; NULL: there is none */
-    uint32_t fits, of;             /* done, of how many */
+    uint32_t fits, n_fits;         /* done, of how many */
 };
 
 static int quality_of(const struct tk_set *on, double *const score[TK_RIVAL_COUNT], struct tk_contest *out,
@@ -188,7 +188,7 @@ static int relay(void *arg, const struct tk_progress *p)
 {
     const struct cross *c = arg;
     struct tk_progress q = *p;
-    q.fraction = (c->fits + p->fraction) / c->of;
+    q.fraction = (c->fits + p->fraction) / c->n_fits;
     return c->run->progress(c->run->arg, &q);
 }
 
@@ -244,7 +244,7 @@ static int score_blends(struct cross *c, const struct tm_model *m, const struct 
 }
 
 /* Add m's scores of train to `to`, each task's with mean 0 and deviation 1. */
-static int speak(const struct cross *c, const struct tm_model *m, double *to, struct tp_err *e)
+static int add_scores(const struct cross *c, const struct tm_model *m, double *to, struct tp_err *e)
 {
     const struct tk_set *t = c->train;
     struct figure {
@@ -281,7 +281,7 @@ static int fit_others(struct cross *c, const struct tm_model *warm, const struct
         rc = tk_learn(c->kb, TK_GATE_SCRATCH, NULL, learn, &none, &c->scratch, run, &scratch, &part[0], e);
     c->fits++;
     if (rc == 0 && (rc = score(scratch, held, c->run, c->score[TK_RIVAL_SCRATCH], e)) == 0 &&
-        (rc = speak(c, start, says, e)) == 0 && (rc = speak(c, scratch, says, e)) == 0)
+        (rc = add_scores(c, start, says, e)) == 0 && (rc = add_scores(c, scratch, says, e)) == 0)
         rc = tk_learn_committee(start, says, learn, &c->cl, run, &both, &part[1], e);
     c->fits++;
     if (rc == 0 && (rc = score(both, held, c->run, c->score[TK_RIVAL_COMMITTEE], e)) == 0) {
@@ -347,7 +347,10 @@ static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, s
         struct tk_learned last;
         rc = start ? tk_learn_committee(start, c->committee, t, &c->cl, &run, &m, &last, e)
                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
-        told->seconds += rc ? 0 : last.seconds;
+        if (rc == 0) {
+            last.seconds += told->seconds;
+            *told = last;
+        }
         tm_model_free(start);
     } else if (winner != TK_RIVAL_SCRATCH)
         m = blend(c, c->mean, share_of(c, winner));
@@ -384,8 +387,9 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
                  : tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
     for (size_t r = 0; r < TK_RIVAL_COUNT && rc == 0; r++)
         c.score[r] = (r == TK_RIVAL_SCRATCH || r == TK_RIVAL_COMMITTEE) && !scratch ? NULL : scores + r * n;
-    c.of = c.folds + (scratch ? 2 * c.folds + 1 : 0);
-    c.cl.train.max_seconds /= c.folds + (scratch ? c.folds + 1 : 0);
+    const bool others = scratch && (c.folds > 1 || valid->n); /* else there is nothing to judge by */
+    c.n_fits = c.folds + (others ? 2 * c.folds + 1 : 0);
+    c.cl.train.max_seconds /= c.folds + (others ? c.folds + 1 : 0);
     c.scratch.train.max_seconds /= c.folds;
     for (uint32_t f = 0; f < c.folds && rc == 0; f++) {
         if ((rc = fit(&c, f, &part, e)))

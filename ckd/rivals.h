@@ -3,7 +3,8 @@
  * A tenth of the data holds out too little to choose by. So the training tasks are dealt to folds; for each fold models
  * learn from the other folds and score this one, and every task is judged by models that have not seen it. The mean of
  * what the folds learned, which all began with the knowledge base's weights, is the model that is kept (model soup,
- * Wortsman et al. 2022). How much of it: a rival for each share. */
+ * Wortsman et al. 2022). How much of it: a rival for each share. Where a model from scratch takes part, so does a
+ * network that is taught by all models of all folds. */
 #ifndef TK_RIVALS_H
 #define TK_RIVALS_H
 
@@ -48,7 +49,8 @@ int tk_contest_pair(const struct tm_model *ac, const struct tm_model *kb, const 
  * on: all of `train` is learned, and valid alone judges). valid is judged with the first fold, and nothing learns from
  * it but the calibration. cl, scratch: max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH and
  * TK_RIVAL_COMMITTEE take no part. *ac: the AC, the caller's; NULL when scratch has won, which is then the caller's to
- * train; when the knowledge base has, the rival next to it, a candidate. told->seconds: of everything. */
+ * train; when the knowledge base has, the rival next to it, a candidate. told: of the last fold, or of the committee's
+ * network when it has won; seconds of everything. */
 int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struct tk_set *valid, uint32_t folds,
                  const struct tk_learn_opts *cl, const struct tk_learn_opts *scratch, const struct tk_run *run,
                  struct tm_model **ac, struct tk_learned *told, struct tk_contest *contest, struct tp_err *e);

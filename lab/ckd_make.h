@@ -19,7 +19,14 @@ struct tl_ckd_here {
 bool tl_ckd_plain(enum tl_ckd_method m); /* of the ablation, without Mamba */
 
 /* Whose options a cell or model depends on, beside the data. */
-enum { TL_CKD_BY_SOURCE = 1, TL_CKD_BY_SCRATCH = 2, TL_CKD_BY_FINE = 4, TL_CKD_BY_CKD = 8, TL_CKD_BY_META = 16 };
+enum {
+    TL_CKD_BY_SOURCE = 1,
+    TL_CKD_BY_SCRATCH = 2,
+    TL_CKD_BY_FINE = 4,
+    TL_CKD_BY_CKD = 8,
+    TL_CKD_BY_META = 16,
+    TL_CKD_BY_RDU = 32
+};
 /* Models that other cells begin with; NULL: it is not kept. */
 struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, unsigned by);
 int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, const struct tk_kb *kb,

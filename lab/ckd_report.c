@@ -191,26 +191,30 @@ struct gains {
     const char *title;
     enum tl_ckd_method method;
     int n;
-    struct rival {
+    struct other {
         const char *name;
         enum tl_ckd_method method;
         bool all; /* with all of the target's programs, not the budget's */
-    } rival[5];
+    } other[5];
     enum field field;
 };
 static const struct gains gains_of[] = {
     {.title = "CKD less the others",
      .method = TL_CKD_CKD,
      .n = 5,
-     .rival = {{"scratch", TL_CKD_SCRATCH, false},
+     .other = {{"scratch", TL_CKD_SCRATCH, false},
                {"fine-tune", TL_CKD_TUNE, false},
                {"zero-shot", TL_CKD_ZERO, false},
                {"multi-task", TL_CKD_MTL, false},
                {"scratch with all", TL_CKD_SCRATCH, true}}},
+    {.title = "Cold start less the other",
+     .method = TL_CKD_COLD,
+     .n = 1,
+     .other = {{"scratch", TL_CKD_SCRATCH, false}}},
     {.title = "Ablation, all less the others",
      .method = TL_CKD_ALL,
      .n = 4,
-     .rival = {{"plain, random", TL_CKD_PLAIN, false},
+     .other = {{"plain, random", TL_CKD_PLAIN, false},
                {"+ RDU", TL_CKD_PLAIN_RDU, false},
                {"+ Mamba", TL_CKD_SCRATCH, false},
                {"+ CKD", TL_CKD_PLAIN_CKD, false}}},
@@ -224,8 +228,8 @@ static int gains_row(struct source *s, const void *arg, struct tp_buf *b)
     for (int k = 0; k < g->n; k++) {
         struct source o = *s;
         struct figure d;
-        o.method = g->rival[k].method;
-        o.budget = g->rival[k].all ? s->r->o->n_budgets : s->budget;
+        o.method = g->other[k].method;
+        o.budget = g->other[k].all ? s->r->o->n_budgets : s->budget;
         if (figure(s, &o, g->field, &d))
             return -TP_E_NO_MEMORY;
         put_difference(b, &d);
@@ -243,7 +247,7 @@ static int gains_table(const struct tl_ckd_results *r, const struct gains *g, st
         tp_buf_printf(b, "\n### %s: %s, points with 95 %% intervals\n\n| transfer | data |", g->title,
                       field_title[g->field]);
         for (int k = 0; k < g->n; k++)
-            tp_buf_printf(b, " %s |", g->rival[k].name);
+            tp_buf_printf(b, " %s |", g->other[k].name);
         tp_buf_puts(b, "\n|---|---|");
         for (int k = 0; k < g->n; k++)
             tp_buf_puts(b, "---|");

@@ -5,6 +5,7 @@
 #include "lab/cli.h"
 #include "lab/export.h"
 #include "model/mem.h"
+#include "sampler/select.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +86,11 @@ static unsigned made_by(const struct tl_ckd_here *k, enum tl_ckd_method m)
         return TL_CKD_BY_SCRATCH | TL_CKD_BY_META;
     case TL_CKD_SCRATCH:
     case TL_CKD_PLAIN:
-    case TL_CKD_PLAIN_RDU:
         return TL_CKD_BY_SCRATCH;
+    case TL_CKD_PLAIN_RDU:
+        return TL_CKD_BY_SCRATCH | TL_CKD_BY_RDU;
+    case TL_CKD_ALL:
+        return ckd | TL_CKD_BY_RDU;
     case TL_CKD_ZERO:
         return k->hop > 0 ? ckd : k->d->transfer->n_sources > 1 ? TL_CKD_BY_SOURCE | TL_CKD_BY_CKD : TL_CKD_BY_SOURCE;
     case TL_CKD_TUNE:
@@ -119,7 +123,12 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
     if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
-        tp_buf_printf(&b, ", folds %d", (int)TK_FOLDS);
+        tp_buf_printf(&b, ", folds %d, committee %g", (int)TK_FOLDS, TK_COMMITTEE_BETA);
+    }
+    if (by & TL_CKD_BY_RDU) {
+        struct ts_opts s;
+        ts_defaults(&s);
+        tp_buf_printf(&b, ", rdu: %g %g %g", s.weights.r, s.weights.d, s.weights.u);
     }
     tp_buf_putc(&b, '\0');
     const bool ok = !b.oom && b.n <= SETTINGS;

@@ -162,6 +162,8 @@ double ts_percentile(const float *knots, size_t n, float x)
     size_t low = 0, high = n;
     if (n == 0)
         return 0.5;
+    if (x < knots[0]) /* on to 0 in proportion: while picks are added many fall below, and still differ */
+        return x > 0 ? 0.5 / (double)n * (double)(x / knots[0]) : 0;
     while (low < high) { /* knots < x */
         const size_t middle = (low + high) / 2;
         if (knots[middle] < x)

@@ -40,10 +40,13 @@ export function figure(title, note, height = 220) {
     if (!c || c.none || !el.isConnected) return;
     if (!uPlot) {
       library ??= load().catch((e) => { library = null; throw e; });
-      library.then(chart.draw, () => box.replaceChildren(empty("The chart could not be loaded; it is tried again with new figures.")));
+      library.then(chart.draw, () => {
+        if (chart.content === c && !chart.plot) box.replaceChildren(empty("The chart could not be loaded: reload the page. The numbers are below."));
+      });
       return;
     }
     const opts = c.opts();
+    box.replaceChildren();
     chart.plot = new uPlot({ width: Math.max(200, Math.floor(box.clientWidth)), height, ...opts }, c.data, box);
   };
   observer.observe(box);

@@ -149,6 +149,11 @@ static inline void brute_score(const struct brute *b, size_t i, double *r, doubl
     *r = b->r[i];
     *d = fmin(sqrt(b->d2[i]) / b->cap, 1.0);
     *u = below / (double)b->n_knots;
+    double lowest = INFINITY;
+    for (size_t k = 0; k < b->n_knots; k++)
+        lowest = fmin(lowest, b->knot[k]);
+    if (b->n_knots && b->u2[i] < lowest - 1e-12)
+        *u = 0.5 / (double)b->n_knots * b->u2[i] / lowest;
     *score = b->o->form == TS_SUM && b->o->method == TS_RDU
                  ? b->w.r * *r + b->w.d * *d + b->w.u * *u
                  : (1 - b->w.r + b->w.r * *r) * (1 - b->w.d + b->w.d * *d) * (1 - b->w.u + b->w.u * *u);

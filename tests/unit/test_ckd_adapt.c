@@ -348,6 +348,64 @@ START_TEST(a_state_that_is_damaged_is_refused)
 }
 END_TEST
 
+START_TEST(a_job_of_another_version_begins_again)
+{
+    static const char *const text[] = {"{\"phase\": \"learn\", \"contest_tasks\": 9, \"rival\": 4}",
+                                       "{\"phase\": \"learn\", \"rivals\": {\"winner\": \"somebody\"}}"};
+    char dir[] = "/tmp/adapt-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/state.json", dir);
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        struct tk_adapt_state s = {0};
+        struct tp_err e = {0};
+        FILE *f = fopen(path, "w");
+        fputs(text[i], f);
+        fclose(f);
+        ck_assert_int_eq(tk_adapt_load(dir, &s, &e), 0);
+        ck_assert(s.phase == TK_PHASE_PROBE && !s.ac);
+    }
+    files_in(dir, true);
+    rmdir(dir);
+}
+END_TEST
+
+/* After the verdict `distil` all rivals meet; whoever wins, threads and kills change nothing. */
+START_TEST(a_contest_with_a_committee_ends_the_same_however_it_is_run)
+{
+    struct job j;
+    struct tk_adapt_state first = {0};
+    struct tp_err e;
+    char dir[] = "/tmp/adapt-XXXXXX";
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    job_init_wide(&j);
+    for (int threads = 1; threads <= 2; threads++) {
+        struct tk_adapt_state s = {.phase = TK_PHASE_LEARN, .verdict = {.gate = TK_GATE_UNSURE}}, again = {0};
+        struct saver k = {dir, 1};
+        j.adapt.run.threads = threads;
+        j.adapt.checkpoint = save;
+        j.adapt.checkpoint_arg = &k;
+        ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_INTERRUPTED);
+        ck_assert_int_eq(tk_adapt_load(dir, &again, &e), 1);
+        ck_assert(!isnan(again.contest.quality[TK_RIVAL_COMMITTEE]) && !isnan(again.contest.quality[TK_RIVAL_SCRATCH]));
+        ck_assert_int_eq(again.contest.winner, TK_RIVAL_COMMITTEE);
+        j.adapt.checkpoint = NULL;
+        ck_assert_msg(tk_adapt(&j.adapt, &again, &e) == 0, "%s", e.detail);
+        ck_assert(again.activated && again.new_kb);
+        if (threads == 1)
+            first = again;
+        else
+            ck_assert_mem_eq(again.ac->w, first.ac->w, first.ac->n * sizeof(float));
+        if (threads > 1)
+            tk_adapt_state_free(&again);
+        tk_adapt_state_free(&s);
+        files_in(dir, true);
+    }
+    rmdir(dir);
+    tk_adapt_state_free(&first);
+    job_free(&j);
+}
+END_TEST
+
 START_TEST(inputs_that_do_not_belong_together_are_refused)
 {
     struct job j;
@@ -476,6 +534,8 @@ int main(void)
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
+    tcase_add_test(c, a_job_of_another_version_begins_again);
+    tcase_add_test(c, a_contest_with_a_committee_ends_the_same_however_it_is_run);
     tcase_add_test(c, inputs_that_do_not_belong_together_are_refused);
     tcase_add_test(c, pretraining_learns_one_source_after_another_and_refuses_what_would_hurt);
     tcase_add_test(c, hardware_that_resembles_nobody_may_begin_with_the_start_weights);

@@ -288,6 +288,7 @@ int main(void)
 {
     Suite *s = suite_create("lab/rdu");
     TCase *t = tcase_create("rdu");
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_method_says_how_it_differs_from_the_defaults);
     tcase_add_test(t, a_method_that_is_none_is_refused);
     tcase_add_test(t, figures_are_means_differences_and_the_share_of_the_gap);

@@ -39,6 +39,23 @@ static size_t choose(const struct ts_pool *p, const struct ts_opts *o, struct ts
     return n;
 }
 
+/* With a model and nothing measured all become surer than anyone was when the round began: û still tells them apart. */
+START_TEST(a_round_that_makes_the_model_sure_does_not_end_in_draws)
+{
+    struct sampler_pool s;
+    struct ts_opts o = options(TS_RDU, false);
+    sampler_pool_init(&s, N, 21, 9, 4, 12, 1);
+    s.p.known = NULL;
+    o.weights = (struct ts_weights){.d = 1, .u = 1};
+    o.rounds = 1;
+    o.budget = N / 4;
+    const size_t n = choose(&s.p, &o, picks);
+    for (size_t i = 0; i < n; i++)
+        ck_assert(picks[i].score > 0 || picks[i].d == 0);
+    sampler_pool_free(&s);
+}
+END_TEST
+
 /* _i: method, + TS_METHOD_COUNT for zones */
 enum { EACH = 2 * TS_METHOD_COUNT };
 #define OPTIONS_OF_I options(_i % TS_METHOD_COUNT, _i >= TS_METHOD_COUNT)
@@ -443,6 +460,7 @@ int main(void)
     tcase_add_loop_test(c, every_task_gets_its_seats, 0, EACH);
     tcase_add_loop_test(c, constant_embeddings, 0, EACH);
     tcase_add_loop_test(c, values_that_are_not_finite_or_huge, 0, EACH);
+    tcase_add_test(c, a_round_that_makes_the_model_sure_does_not_end_in_draws);
     tcase_add_test(c, twins_are_told_apart_last);
     tcase_add_test(c, zones_see_one_another);
     tcase_add_test(c, snapshots_that_disagree_make_u);
