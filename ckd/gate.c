@@ -25,17 +25,22 @@ const char *tk_gate_name(enum tk_gate g)
 
 void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out)
 {
+    const bool enough = c->tasks >= TK_PROBE_TASKS && c->programs >= TK_PROBE_PROGRAMS;
+    const bool each = c->programs >= TK_PROBE_EACH * c->tasks;
     *out = (struct tk_verdict){.gate = TK_GATE_SCRATCH, .concordance = *c};
-    if (c->tasks < TK_PROBE_TASKS || c->programs < TK_PROBE_PROGRAMS) {
-        snprintf(out->reason, sizeof out->reason,
-                 "The probe has %u programs of %u tasks that judge; at least %d of %d are needed.", c->programs,
-                 c->tasks, (int)TK_PROBE_PROGRAMS, (int)TK_PROBE_TASKS);
+    if (enough && c->lower >= TK_GATE_WARM)
+        out->gate = TK_GATE_WARM_START;
+    else if (enough && c->lower >= TK_GATE_DISTIL)
+        out->gate = TK_GATE_UNSURE;
+    else if (!(enough && each) && c->mean > 0.5) {
+        out->gate = TK_GATE_UNSURE;
+        snprintf(
+            out->reason, sizeof out->reason,
+            "%u programs of %u tasks judge, concordance %.3f: too few to refuse what is known, learn from it if no "
+            "rival is better.",
+            c->programs, c->tasks, c->mean);
         return;
     }
-    if (c->lower >= TK_GATE_WARM)
-        out->gate = TK_GATE_WARM_START;
-    else if (c->lower >= TK_GATE_DISTIL)
-        out->gate = TK_GATE_UNSURE;
     snprintf(out->reason, sizeof out->reason, "Concordance %.3f on the probe, at least %.3f: %s.", c->mean, c->lower,
              out->gate == TK_GATE_WARM_START ? "start from what is known"
              : out->gate == TK_GATE_UNSURE   ? "learn from it if no rival is better"

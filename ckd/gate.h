@@ -13,8 +13,10 @@ bool tk_family_accepts(enum tp_target_kind family, enum tp_target_kind hardware)
 const char *tk_family_default(enum tp_target_kind hardware);
 
 enum {
-    TK_PROBE_TASKS = 8, /* a probe of fewer tasks, or fewer programs, judges nobody */
+    TK_PROBE_TASKS = 8, /* on a probe of fewer tasks, or fewer programs, nobody is trusted */
     TK_PROBE_PROGRAMS = 64,
+    TK_PROBE_EACH = 4,    /* and on one of fewer programs a task nobody is refused who is right more often than not: the
+                             order of two or three is chance */
     TK_PROBE_WANTED = 256 /* programs of a probe: what the first round asks for */
 };
 #define TK_GATE_WARM   0.70 /* lower bound of the concordance: start from the source's weights */
@@ -32,7 +34,7 @@ struct tk_verdict {
     struct tk_concordance concordance; /* NaN, 0 when nothing was compared */
     char reason[160];                  /* one sentence for people */
 };
-/* Thresholds on c->lower; a probe too small is TK_GATE_SCRATCH. */
+/* Thresholds on c->lower; a probe too small is TK_GATE_UNSURE if c->mean is above chance. */
 void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out);
 
 /* Ask a model (the knowledge base, or another hardware's AC) about the probe. `kind`, `hardware`: who it was made for,

@@ -22,19 +22,27 @@ START_TEST(the_lower_bound_decides)
 }
 END_TEST
 
-START_TEST(a_probe_too_small_trusts_nobody)
+START_TEST(a_probe_too_small_trusts_nobody_and_refuses_only_who_is_mostly_wrong)
 {
-    struct tk_concordance c = {.mean = 1, .lower = 1, .tasks = TK_PROBE_TASKS - 1, .programs = 256};
-    struct tk_verdict v;
-    tk_gate_judge(&c, &v);
-    ck_assert_int_eq(v.gate, TK_GATE_SCRATCH);
-    c.tasks = TK_PROBE_TASKS;
-    c.programs = TK_PROBE_PROGRAMS - 1;
-    tk_gate_judge(&c, &v);
-    ck_assert_int_eq(v.gate, TK_GATE_SCRATCH);
-    c.programs++;
-    tk_gate_judge(&c, &v);
-    ck_assert_int_eq(v.gate, TK_GATE_WARM_START);
+    const uint32_t tasks = TK_PROBE_TASKS, programs = TK_PROBE_PROGRAMS, each = TK_PROBE_EACH;
+    const struct {
+        double mean, lower;
+        uint32_t tasks, programs;
+        enum tk_gate gate;
+    } probe[] = {
+        {1.0, 1.0, tasks, programs, TK_GATE_WARM_START},  {1.0, 1.0, tasks - 1, 256, TK_GATE_UNSURE},
+        {1.0, 1.0, tasks, programs - 1, TK_GATE_UNSURE},  {0.6, 0.5, tasks, programs - 1, TK_GATE_UNSURE},
+        {0.5, 0.4, tasks, programs - 1, TK_GATE_SCRATCH}, {NAN, NAN, 0, 0, TK_GATE_SCRATCH}, /* no pair */
+        {0.6, 0.5, 40, each * 40, TK_GATE_SCRATCH},       {0.6, 0.5, 40, each * 40 - 1, TK_GATE_UNSURE},
+        {0.5, 0.4, 40, each * 40 - 1, TK_GATE_SCRATCH},   {0.8, 0.7, 40, each * 40 - 1, TK_GATE_WARM_START},
+    };
+    for (size_t i = 0; i < sizeof probe / sizeof *probe; i++) {
+        const struct tk_concordance c = {
+            .mean = probe[i].mean, .lower = probe[i].lower, .tasks = probe[i].tasks, .programs = probe[i].programs};
+        struct tk_verdict v;
+        tk_gate_judge(&c, &v);
+        ck_assert_msg(v.gate == probe[i].gate, "%zu: %s", i, v.reason);
+    }
 }
 END_TEST
 
@@ -122,7 +130,7 @@ int main(void)
     TCase *c = tcase_create("all");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, the_lower_bound_decides);
-    tcase_add_test(c, a_probe_too_small_trusts_nobody);
+    tcase_add_test(c, a_probe_too_small_trusts_nobody_and_refuses_only_who_is_mostly_wrong);
     tcase_add_test(c, families_are_of_one_kind);
     tcase_add_test(c, a_model_is_asked_about_the_probe_and_only_within_its_family);
     tcase_add_test(c, labels_of_another_hardware_can_be_asked_where_it_has_some);
