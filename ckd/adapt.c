@@ -183,7 +183,7 @@ static int found_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct t
     s->new_kb = tk_kb_new(tm_model_clone(s->ac), a->kind);
     if (!s->new_kb)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
-    s->acceptance = (struct tk_acceptance){.accepted = true, .drop = NAN, .gain = NAN};
+    s->acceptance = (struct tk_acceptance){.accepted = true, .drop = NAN, .pairwise_drop = NAN, .gain = NAN};
     snprintf(s->acceptance.reason, sizeof s->acceptance.reason, "The family had no knowledge base.");
     return 0;
 }

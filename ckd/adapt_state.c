@@ -33,6 +33,7 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("behind_error", contest.error)                                                                                   \
     X("lambda", lambda)                                                                                                \
     X("drop", acceptance.drop)                                                                                         \
+    X("pairwise_drop", acceptance.pairwise_drop)                                                                       \
     X("gain", acceptance.gain)
 #define COUNTS(X)                                                                                                      \
     X("gate", verdict.gate)                                                                                            \

@@ -187,7 +187,7 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
               const struct tk_set *valid, const struct tk_run *run, struct tm_metrics *before, struct tm_metrics *after,
               struct tk_acceptance *out, struct tp_err *e)
 {
-    struct tk_acceptance a = {.drop = NAN, .gain = NAN};
+    struct tk_acceptance a = {.drop = NAN, .pairwise_drop = NAN, .gain = NAN};
     struct tm_metrics was, is;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
@@ -202,18 +202,20 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
             a.drop = drop;
             a.worst = i;
         }
+        a.pairwise_drop = fmax(a.pairwise_drop, was.pairwise - is.pairwise); /* of NaN and a number: the number */
     }
     if (valid->n) {
         if ((rc = tk_measure(old, valid, run, &was, e)) || (rc = tk_measure(candidate, valid, run, &is, e)))
             return rc;
         a.gain = tk_quality(&is) - tk_quality(&was);
     }
-    a.accepted = !(a.drop > TK_TOP1_DROP);
+    a.accepted = !(a.drop > TK_TOP1_DROP) && !(a.pairwise_drop > TK_PAIRWISE_DROP);
     if (isnan(a.drop))
         snprintf(a.reason, sizeof a.reason, "There is no older hardware that could lose.");
     else
-        snprintf(a.reason, sizeof a.reason, "Top-1 of older hardware changes by %+.4f at worst: %s (limit %.2f).",
-                 -a.drop, a.accepted ? "accepted" : "refused", -TK_TOP1_DROP);
+        snprintf(a.reason, sizeof a.reason,
+                 "Older hardware at worst: top-1 %+.4f (limit %.2f), pairwise %+.4f (limit %.2f): %s.", -a.drop,
+                 -TK_TOP1_DROP, -a.pairwise_drop, -TK_PAIRWISE_DROP, a.accepted ? "accepted" : "refused");
     *out = a;
     return 0;
 }

@@ -58,17 +58,20 @@ int tk_teach(const struct tk_kb *kb, const struct tm_model *ac, const struct tk_
 /* ---- acceptance ---- */
 
 enum { TK_OLDER_MAX = 256 };
-#define TK_TOP1_DROP 0.02
+#define TK_TOP1_DROP     0.02
+#define TK_PAIRWISE_DROP 0.01
 struct tk_acceptance {
     bool accepted;
     uint32_t worst; /* index of the older hardware that loses most; 0 when there is none */
     double drop;    /* its loss of top-1 (mean over tasks), positive = worse; NaN when there is no older hardware */
-    double gain;    /* quality (tk_quality()) of the candidate less that of the old on the new hardware's held-out
-                       programs; NaN without any */
+    double pairwise_drop; /* the largest loss of pairwise accuracy, whoever's it is; NaN as above */
+    double gain;          /* quality (tk_quality()) of the candidate less that of the old on the new hardware's held-out
+                             programs; NaN without any */
     char reason[160];
 };
 /* May `candidate` take old's place? older[i]: probe set of each hardware taught before. It may when no older hardware
- * loses more than TK_TOP1_DROP of top-1. before[i], after[i] (may be NULL): metrics on older[i]. */
+ * loses more than TK_TOP1_DROP of top-1 or TK_PAIRWISE_DROP of pairwise accuracy. before[i], after[i] (may be NULL):
+ * metrics on older[i]. */
 int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_set *older, uint32_t n,
               const struct tk_set *valid, const struct tk_run *run, struct tm_metrics *before, struct tm_metrics *after,
               struct tk_acceptance *out, struct tp_err *e);

@@ -307,6 +307,7 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     else
         tp_buf_puts(b, "null");
     td_put_num(b, "drop", tried ? a->drop : NAN);
+    td_put_num(b, "pairwise_drop", tried ? a->pairwise_drop : NAN);
     td_put_num(b, "gain", tried ? a->gain : NAN);
     tp_buf_puts(b, ", \"reason\": ");
     if (tried || x->s.new_kb != NULL)

@@ -123,7 +123,8 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
     if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
-        tp_buf_printf(&b, ", folds %d, committee %g", (int)TK_FOLDS, TK_COMMITTEE_BETA);
+        tp_buf_printf(&b, ", folds %d, committee %g, drop %g %g", (int)TK_FOLDS, TK_COMMITTEE_BETA, TK_TOP1_DROP,
+                      TK_PAIRWISE_DROP);
     }
     if (by & TL_CKD_BY_RDU) {
         struct ts_opts s;

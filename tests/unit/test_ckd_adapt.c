@@ -282,6 +282,37 @@ static int files_in(const char *dir, bool remove_them)
     return n;
 }
 
+START_TEST(older_hardware_may_lose_little_of_either_figure)
+{
+    struct toy t;
+    const struct tk_run run = toy_run(1);
+    const struct tk_set none = {0};
+    struct tm_metrics was, is;
+    struct tk_acceptance a;
+    struct tp_err e;
+    bool seen[2] = {false};
+    toy_init(&t, false, 1);
+    struct tk_kb *kb = toy_kb(&t, 12);
+    struct tm_model *m = tm_model_clone(kb->model);
+    for (int step = 0; step <= 20; step++) {
+        for (size_t i = 0; i < m->n; i++) /* away from what was learned, weight by weight */
+            m->w[i] = kb->model->w[i] * (i % 7 < 3 ? 1 - 0.05F * (float)step : 1);
+        ck_assert_int_eq(tk_accept(kb->model, m, &t.train_set, 1, &none, &run, &was, &is, &a, &e), 0);
+        ck_assert_double_eq_tol(a.drop, was.top1_mean - is.top1_mean, 1e-12);
+        ck_assert_double_eq_tol(a.pairwise_drop, was.pairwise - is.pairwise, 1e-12);
+        ck_assert(a.accepted == (a.drop <= TK_TOP1_DROP && a.pairwise_drop <= TK_PAIRWISE_DROP));
+        seen[a.accepted] = true;
+    }
+    ck_assert(seen[0] && seen[1]);
+    ck_assert_ptr_nonnull(strstr(a.reason, "pairwise"));
+    ck_assert_int_eq(tk_accept(kb->model, m, NULL, 0, &none, &run, NULL, NULL, &a, &e), 0);
+    ck_assert(a.accepted && isnan(a.drop) && isnan(a.pairwise_drop));
+    tm_model_free(m);
+    tk_kb_free(kb);
+    toy_free(&t);
+}
+END_TEST
+
 START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
 {
     struct job j;
@@ -534,6 +565,7 @@ int main(void)
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
+    tcase_add_test(c, older_hardware_may_lose_little_of_either_figure);
     tcase_add_test(c, a_job_of_another_version_begins_again);
     tcase_add_test(c, a_contest_with_a_committee_ends_the_same_however_it_is_run);
     tcase_add_test(c, inputs_that_do_not_belong_together_are_refused);
