@@ -53,7 +53,10 @@ for page; do
         rdu sampler-a100-10 a100-80 --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 5 --steps 600 --budgets 10
         rdu sampler-x86-10 x86-24t --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 3 --steps 800 --budgets 10 ;;
     distillation)
-        "$lab" ckd --data "$data" --budgets 2,5,10,20 --seeds 3 $threads --out "$out/distillation" ;;
+        "$lab" ckd --data "$data" --budgets 2,5,10,20 --seeds 3 $threads --out "$out/distillation"
+        "$lab" ckd --data "$data" --transfers 'a100-80>v100>k80>mi50,x86-24t>host-avx512>host-avx2>host-sse42' --budgets 10 --seeds 3 \
+            --methods 'zero-shot,scratch,fine-tune,ckd,ckd without EWC' $threads --out "$out/sequences"
+        "$lab" ckd --data "$data" --transfers 'a100-80>a100-40,v100>k80' --budgets 10 --seeds 3 --ablate $threads --out "$out/distillation-ablation" ;;
     *) echo "figures: $page is no page" >&2; exit 2 ;;
     esac
 done
