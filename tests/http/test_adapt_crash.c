@@ -19,6 +19,9 @@ static void put(const char *hw)
     bb_status(bb_json("PUT", "{\"family\": \"fam\", \"target\": \"llvm\"}", "/v1/hardware/%s", hw), 201);
 }
 
+/* Also of models that are rejected, however many. */
+static const char *const keep_all[] = {"--rejected-models", "1000", NULL};
+
 /* Every row has its file, which loads, and every file its row; no temporary files, no folders of jobs that are over. */
 static void check_models(const char *dir, const char *const *hardware, bool idle)
 {
@@ -92,7 +95,7 @@ START_TEST(an_adapt_job_survives_kill_9_at_any_moment)
     static const char *const hardware[] = {"old", "new", NULL};
     const int kills = bb_slow() ? 4 : 20;
     char *dir = bb_path("adapt");
-    struct tc_daemon *d = bb_start(dir, NULL);
+    struct tc_daemon *d = bb_start(dir, keep_all);
     int resumed = 0, failed = 0, whole = 0;
     double took = 0;
 
@@ -114,7 +117,7 @@ START_TEST(an_adapt_job_survives_kill_9_at_any_moment)
         ck_assert_int_eq(tc_daemon_wait(d, 10), 128 + SIGKILL);
         tc_daemon_free(d);
 
-        d = bb_start(dir, NULL);
+        d = bb_start(dir, keep_all);
         check_models(dir, hardware, false);
         json_t *job = bb_wait(id);
         const char *state = tc_str(job, "/state"), *log = bb_log(d);
@@ -158,7 +161,7 @@ END_TEST
 START_TEST(a_job_that_is_killed_again_and_again_in_one_phase_fails)
 {
     char *dir = bb_path("again");
-    struct tc_daemon *d = bb_start(dir, NULL);
+    struct tc_daemon *d = bb_start(dir, keep_all);
     put("new");
     bb_post_demo("new", 0, TASKS);
     int64_t id = bb_retrain("new", "{\"mode\": \"adapt\", \"epochs\": 1000}");
@@ -174,7 +177,7 @@ START_TEST(a_job_that_is_killed_again_and_again_in_one_phase_fails)
         tc_daemon_signal(d, SIGKILL);
         tc_daemon_wait(d, 10);
         tc_daemon_free(d);
-        d = bb_start(dir, NULL);
+        d = bb_start(dir, keep_all);
     }
     const json_t *job = bb_get("/v1/jobs/%lld", (long long)id)->json;
     ck_assert_str_eq(tc_str(job, "/state"), "failed");
@@ -188,7 +191,7 @@ END_TEST
 START_TEST(a_job_goes_on_after_an_orderly_stop)
 {
     char *dir = bb_path("stop");
-    struct tc_daemon *d = bb_start(dir, NULL);
+    struct tc_daemon *d = bb_start(dir, keep_all);
     put("new");
     bb_post_demo("new", 0, TASKS);
     int64_t id = bb_retrain("new", "{\"mode\": \"adapt\", \"epochs\": 20}");
@@ -199,7 +202,7 @@ START_TEST(a_job_goes_on_after_an_orderly_stop)
     }
     bb_stop(d);
     ck_assert_uint_eq(folders(dir), 1);
-    d = bb_start(dir, NULL);
+    d = bb_start(dir, keep_all);
     ck_assert_str_eq(tc_str(bb_wait(id), "/state"), "succeeded");
     ck_assert_uint_eq(folders(dir), 0);
     bb_stop(d);
@@ -209,7 +212,7 @@ END_TEST
 START_TEST(a_job_that_was_cancelled_does_not_come_back)
 {
     char *dir = bb_path("cancel");
-    struct tc_daemon *d = bb_start(dir, NULL);
+    struct tc_daemon *d = bb_start(dir, keep_all);
     put("new");
     bb_post_demo("new", 0, TASKS);
     int64_t id = bb_retrain("new", "{\"mode\": \"adapt\", \"epochs\": 1000}");
@@ -220,7 +223,7 @@ START_TEST(a_job_that_was_cancelled_does_not_come_back)
     tc_daemon_signal(d, SIGKILL); /* before or after it has ended */
     tc_daemon_wait(d, 10);
     tc_daemon_free(d);
-    d = bb_start(dir, NULL);
+    d = bb_start(dir, keep_all);
     const char *state = tc_str(bb_get("/v1/jobs/%lld", (long long)id)->json, "/state");
     ck_assert_msg(!strcmp(state, "failed") || !strcmp(state, "cancelled"), "%s", state);
     ck_assert_uint_eq(folders(dir), 0);
