@@ -12,7 +12,6 @@
 #include <string.h>
 
 enum { JUDGED = 64 /* programs of a held-out group; pairs are counted within a group */ };
-#define FLAT 1e-12 /* variance of scores that are all the same */
 
 double tk_distil_loss(const float *s, const double *teacher, uint32_t n, double scale, float *gs)
 {
@@ -27,7 +26,7 @@ double tk_distil_loss(const float *s, const double *teacher, uint32_t n, double 
         ts += dt * dt / n;
         rho += ds * dt / n;
     }
-    if (!(ss > FLAT && ts > FLAT)) /* also: not finite */
+    if (!(ss > TK_FLAT && ts > TK_FLAT)) /* also: not finite */
         return 0;
     ss = sqrt(ss);
     ts = sqrt(ts);

@@ -11,6 +11,8 @@
 #include "ckd/concord.h"
 #include "ckd/set.h"
 
+#define TK_FLAT 1e-12 /* variance of scores that are all the same */
+
 /* Adds scale * sum of (z_i - t_i)^2 of one group to the loss (returned) and its gradient to gs. Groups in which teacher
  * or student have the same score for all say nothing. */
 double tk_distil_loss(const float *s, const double *teacher, uint32_t n, double scale, float *gs);

@@ -2,13 +2,12 @@
 #include "ckd/rivals.h"
 
 #include "ckd/champion.h"
+#include "ckd/distil.h"
 #include "model/mem.h"
 #include "model/shards.h"
 
 #include <math.h>
 #include <string.h>
-
-#define FLAT 1e-12 /* variance of scores that are all the same */
 
 const char *tk_rival_name(enum tk_rival r)
 {
@@ -88,15 +87,14 @@ struct cross {
     const struct tk_kb *kb;
     const struct tk_set *train, *valid;
     struct tk_learn_opts cl, scratch;
-    bool alone; /* a model from scratch takes part */
     const struct tk_run *run;
     uint32_t folds;
     uint32_t *fold;                /* [n_tasks] */
     uint32_t *learn, *held;        /* of the fold under way */
     double *score[TK_RIVAL_COUNT]; /* [ds->n], of programs that were judged */
     struct tm_model *mean;         /* of the learned weights */
-    double *committee;             /* [ds->n] of train: scores by the models of all folds; NULL: there is none */
-    uint32_t fits, n_fits;         /* done, of how many */
+    double *committee; /* [ds->n] of train: scores by the models of all folds; NULL: no model from scratch takes part */
+    uint32_t fits, n_fits; /* done, of how many */
 };
 
 static int quality_of(const struct tk_set *on, double *const score[TK_RIVAL_COUNT], struct tk_contest *out,
@@ -261,7 +259,7 @@ static int add_scores(const struct cross *c, const struct tm_model *m, double *t
     for (size_t i = 0; i < t->n && rc == 0; i++) {
         const struct figure *f = &of[t->ds->task[t->programs[i]]];
         const double mean = f->sum / f->n, variance = f->squares / f->n - mean * mean;
-        to[t->programs[i]] += variance > FLAT ? (v[i] - mean) / sqrt(variance) : 0;
+        to[t->programs[i]] += variance > TK_FLAT ? (v[i] - mean) / sqrt(variance) : 0;
     }
     free(of);
     free(v);
@@ -312,7 +310,7 @@ static int fit(struct cross *c, uint32_t fold, struct tk_learned *told, struct t
     c->fits++;
     if (rc == 0 && held.n)
         rc = score_blends(c, m, &held, e);
-    if (rc == 0 && held.n && c->alone)
+    if (rc == 0 && held.n && c->committee)
         rc = fit_others(c, m, &learn, &held, &run, told, e);
     if (rc == 0 && !c->mean) {
         c->mean = m;
@@ -369,8 +367,7 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
                  const struct tk_learn_opts *cl, const struct tk_learn_opts *scratch, const struct tk_run *run,
                  struct tm_model **ac, struct tk_learned *told, struct tk_contest *contest, struct tp_err *e)
 {
-    struct cross c = {
-        .kb = kb, .train = train, .valid = valid, .cl = *cl, .alone = scratch != NULL, .run = run, .folds = folds};
+    struct cross c = {.kb = kb, .train = train, .valid = valid, .cl = *cl, .run = run, .folds = folds};
     struct tk_learned part, all = {.loss = NAN, .phi = NAN};
     struct tk_contest who;
     const size_t n = train->ds->n;

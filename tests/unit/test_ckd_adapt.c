@@ -354,6 +354,21 @@ START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
 }
 END_TEST
 
+/* Load a folder whose state.json is `text`. */
+static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *e)
+{
+    char dir[] = "/tmp/adapt-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/state.json", dir);
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    const int rc = tk_adapt_load(dir, s, e);
+    files_in(dir, true);
+    rmdir(dir);
+    return rc;
+}
+
 START_TEST(a_state_that_is_damaged_is_refused)
 {
     static const char *const text[] = {"",
@@ -362,20 +377,12 @@ START_TEST(a_state_that_is_damaged_is_refused)
                                        "{\"phase\": \"judge\", \"ac\": null}",
                                        "{\"phase\": \"judge\", \"ac\": \"../../etc/passwd\"}",
                                        "{\"phase\": \"judge\", \"ac\": \"ac-1.safetensors\"}"};
-    char dir[] = "/tmp/adapt-XXXXXX", path[64];
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/state.json", dir);
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         struct tk_adapt_state s = {0};
         struct tp_err e = {0};
-        FILE *f = fopen(path, "w");
-        fputs(text[i], f);
-        fclose(f);
-        ck_assert_int_lt(tk_adapt_load(dir, &s, &e), 0);
+        ck_assert_int_lt(load_text(text[i], &s, &e), 0);
         ck_assert(e.detail[0] && !s.ac && !s.new_kb);
     }
-    files_in(dir, true);
-    rmdir(dir);
 }
 END_TEST
 
@@ -383,20 +390,12 @@ START_TEST(a_job_of_another_version_begins_again)
 {
     static const char *const text[] = {"{\"phase\": \"learn\", \"contest_tasks\": 9, \"rival\": 4}",
                                        "{\"phase\": \"learn\", \"rivals\": {\"winner\": \"somebody\"}}"};
-    char dir[] = "/tmp/adapt-XXXXXX", path[64];
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(path, sizeof path, "%s/state.json", dir);
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         struct tk_adapt_state s = {0};
         struct tp_err e = {0};
-        FILE *f = fopen(path, "w");
-        fputs(text[i], f);
-        fclose(f);
-        ck_assert_int_eq(tk_adapt_load(dir, &s, &e), 0);
+        ck_assert_int_eq(load_text(text[i], &s, &e), 0);
         ck_assert(s.phase == TK_PHASE_PROBE && !s.ac);
     }
-    files_in(dir, true);
-    rmdir(dir);
 }
 END_TEST
 
