@@ -125,7 +125,10 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
         snprintf(j->reason, sizeof j->reason, "The gate has refused the knowledge base.");
         return 0;
     }
-    j->gain = c->quality[c->winner == TK_RIVAL_KB ? TK_RIVAL_QUARTER : c->winner] - c->quality[TK_RIVAL_KB];
+    const enum tk_rival ac = c->winner != TK_RIVAL_KB             ? c->winner
+                             : s->verdict.gate == TK_GATE_SCRATCH ? TK_RIVAL_SCRATCH
+                                                                  : TK_RIVAL_QUARTER;
+    j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
     snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
              c->tasks, tk_rival_name(c->winner), c->behind, TK_MARGIN, c->error);
     return 0;
@@ -134,8 +137,12 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
 static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     const struct tm_model *kb = kb_model(a);
-    if (!a->valid.n) { /* nothing to judge by: good enough where there is nothing else */
+    if (!a->valid.n) { /* good enough where there is nothing else */
         s->activated = !a->champion;
+        s->over_champion =
+            (struct tk_judgement){.decision = s->activated ? TK_ACTIVATED : TK_KEPT_CHAMPION, .gain = NAN};
+        snprintf(s->over_champion.reason, sizeof s->over_champion.reason, "Nothing was held out to judge by.");
+        s->over_kb = (struct tk_judgement){.decision = TK_ACTIVATED, .gain = NAN};
         return 0;
     }
     int rc = tk_measure(s->ac, &a->valid, &a->run, &s->ac_metrics, e);
@@ -199,6 +206,10 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
     switch (s->phase) {
     case TK_PHASE_PROBE:
         rc = probe(a, s, e);
+        if (rc == 0 && a->kb_only && a->kb && s->verdict.gate == TK_GATE_SCRATCH) {
+            s->phase = TK_PHASE_DONE;
+            return 0;
+        }
         break;
     case TK_PHASE_LEARN:
         rc = learn(a, s, e);

@@ -43,6 +43,7 @@ struct tk_adapt {
     const struct tk_set *older; /* probe sets of the hardware that kb has learned */
     uint32_t n_older;           /* <= TK_OLDER_MAX */
     bool keep_kb;               /* true: stop after the AC, the knowledge base learns nothing */
+    bool kb_only;               /* true: only the knowledge base is wanted, so no AC that could not teach it is made */
     uint32_t folds;             /* of a warm start: tk_cross_fit(); default TK_FOLDS */
     struct tk_learn_opts scratch, cl, kd;
     struct tk_run run;
@@ -56,7 +57,7 @@ void tk_adapt_defaults(struct tk_adapt *a);
 struct tk_adapt_state {
     enum tk_phase phase; /* the next to run */
     struct tk_verdict verdict;
-    struct tm_model *ac;      /* owned; NULL before LEARN */
+    struct tm_model *ac;      /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
     struct tk_learned cl, kd; /* kd: of the last attempt */
     bool from_start; /* the AC began with kb->start: it beat random weights and the knowledge base on the probe */
     struct tk_judgement over_champion, over_kb; /* gain NaN where there was nothing to compare with */
@@ -82,7 +83,7 @@ int tk_adapt(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *
 /* Put the state into a folder that is there: models first, state.json by rename last, so that a folder is always of one
  * phase. IO, DISK_FULL, NO_MEMORY. */
 int tk_adapt_save(const char *dir, const struct tk_adapt_state *s, struct tp_err *e);
-/* 1 = loaded, 0 = the folder holds no state (or one of another version, with a rival that is not known here), or
+/* 1 = loaded, 0 = the folder holds no state (or one of another version, with a name that is not known here), or
  * -TP_E_x: BAD_WEIGHTS, IO, NO_MEMORY. *s is written on 1. */
 int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e);
 
@@ -106,7 +107,8 @@ struct tk_pretrain {
 void tk_pretrain_defaults(struct tk_pretrain *p);
 /* kb NULL and done 0: from the beginning. To resume: what the last checkpoint was given (kb is then the callee's, also
  * after an error). A source that the gate refuses, that learns nothing from its own programs, or that would spoil the
- * older ones (tk_accept()) is left out; refused[i] (may be NULL, not written for sources that were done) tells. */
+ * older ones (tk_accept()) is left out; refused[n] tells, from before the checkpoint on, and has to be given for the
+ * sources that were done: what was refused has no say in what may be forgotten. */
 int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bool *refused, struct tk_kb **out,
                 struct tp_err *e);
 

@@ -36,19 +36,23 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("pairwise_drop", acceptance.pairwise_drop)                                                                       \
     X("gain", acceptance.gain)
 #define COUNTS(X)                                                                                                      \
-    X("gate", verdict.gate)                                                                                            \
     X("gate_tasks", verdict.concordance.tasks)                                                                         \
     X("gate_programs", verdict.concordance.programs)                                                                   \
     X("cl_epochs", cl.epochs)                                                                                          \
     X("kd_epochs", kd.epochs)                                                                                          \
     X("contest_tasks", contest.tasks)                                                                                  \
     X("from_start", from_start)                                                                                        \
-    X("champion_decision", over_champion.decision)                                                                     \
-    X("kb_decision", over_kb.decision)                                                                                 \
     X("activated", activated)                                                                                          \
     X("attempts", attempts)                                                                                            \
     X("accepted", acceptance.accepted)                                                                                 \
     X("worst", acceptance.worst)
+/* X(key, field, name of a value, number of values): by name, as a state outlives the program that wrote it */
+#define NAMES(X)                                                                                                       \
+    X("gate", verdict.gate, tk_gate_name, TK_GATE_WARM_START + 1)                                                      \
+    X("champion_decision", over_champion.decision, tk_decision_name, TK_CANDIDATE + 1)                                 \
+    X("kb_decision", over_kb.decision, tk_decision_name, TK_CANDIDATE + 1)                                             \
+    X("winner", contest.winner, tk_rival_name, TK_RIVAL_COUNT)                                                         \
+    X("phase", phase, tk_phase_name, TK_PHASE_COUNT)
 #define TEXTS(X)                                                                                                       \
     X("gate_reason", verdict.reason)                                                                                   \
     X("champion_reason", over_champion.reason)                                                                         \
@@ -79,6 +83,12 @@ static double real_of(const json_t *o, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+    return text ? text : "";
+}
+
 static json_t *put_metrics(const struct tm_metrics *m)
 {
     json_t *o = json_object();
@@ -102,37 +112,25 @@ static struct tm_metrics get_metrics(const json_t *o)
     return m;
 }
 
-/* By name: a state outlives the program that wrote it. */
 static json_t *put_rivals(const struct tk_contest *c)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "winner", json_string(tk_rival_name(c->winner)));
 #define X(id, name) json_object_set_new(o, name, real_or_null(c->quality[TK_RIVAL_##id]));
     TK_RIVALS(X)
 #undef X
     return o;
 }
 
-/* false: a rival won that is not known here. */
-static bool get_rivals(const json_t *o, struct tk_contest *c)
+static void get_rivals(const json_t *o, struct tk_contest *c)
 {
-    const char *winner = json_string_value(json_object_get(o, "winner"));
-    bool known = false;
-#define X(id, name)                                                                                                    \
-    c->quality[TK_RIVAL_##id] = real_of(o, name);                                                                      \
-    if (winner && strcmp(winner, name) == 0) {                                                                         \
-        c->winner = TK_RIVAL_##id;                                                                                     \
-        known = true;                                                                                                  \
-    }
+#define X(id, name) c->quality[TK_RIVAL_##id] = real_of(o, name);
     TK_RIVALS(X)
 #undef X
-    return known;
 }
 
 static json_t *to_json(const struct tk_adapt_state *s, const char *ac, const char *kb)
 {
     json_t *o = json_object();
-    json_object_set_new(o, "phase", json_string(tk_phase_name(s->phase)));
     json_object_set_new(o, "ac", ac[0] ? json_string(ac) : json_null());
     json_object_set_new(o, "kb", kb[0] ? json_string(kb) : json_null());
     json_object_set_new(o, "rivals", put_rivals(&s->contest));
@@ -141,6 +139,9 @@ static json_t *to_json(const struct tk_adapt_state *s, const char *ac, const cha
 #undef X
 #define X(key, field) json_object_set_new(o, key, json_integer((json_int_t)s->field));
     COUNTS(X)
+#undef X
+#define X(key, field, name, n) json_object_set_new(o, key, json_string(name(s->field)));
+    NAMES(X)
 #undef X
 #define X(key, field) json_object_set_new(o, key, json_string(s->field));
     TEXTS(X)
@@ -278,13 +279,19 @@ int tk_adapt_save(const char *dir, const struct tk_adapt_state *s, struct tp_err
     return rc;
 }
 
-static int phase_of(const json_t *o)
+/* false: a name is not known here. */
+static bool get_names(const json_t *o, struct tk_adapt_state *s)
 {
-    const char *name = json_string_value(json_object_get(o, "phase"));
-    for (int p = 0; name && p < TK_PHASE_COUNT; p++)
-        if (strcmp(name, tk_phase_name((enum tk_phase)p)) == 0)
-            return p;
-    return -1;
+    int v;
+#define X(key, field, name, n)                                                                                         \
+    for (v = 0; v < (int)(n) && strcmp(text_of(o, key), name((typeof(s->field))v)); v++)                               \
+        continue;                                                                                                      \
+    if (v == (int)(n))                                                                                                 \
+        return false;                                                                                                  \
+    s->field = (typeof(s->field))v;
+    NAMES(X)
+#undef X
+    return true;
 }
 
 static int load_models(const char *dir, const json_t *o, struct tk_adapt_state *s, struct tp_err *e)
@@ -306,33 +313,29 @@ int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_adapt_state new = {0};
     json_t *o = NULL;
-    bool other_version = false;
     int rc = read_state(dir, &o, e);
     if (rc != 1)
         return rc;
-    const int phase = phase_of(o);
-    rc = phase < 0 ? tp_fail(e, TP_E_BAD_WEIGHTS, "state.json of a job names no phase") : 0;
-    if (rc == 0) {
-        new.phase = (enum tk_phase)phase;
+    const bool known = get_names(o, &new);
+    rc = 0;
+    if (known) {
 #define X(key, field) new.field = real_of(o, key);
         NUMBERS(X)
 #undef X
 #define X(key, field) new.field = (typeof(new.field))json_integer_value(json_object_get(o, key));
         COUNTS(X)
 #undef X
-#define X(key, field)                                                                                                  \
-    if (json_string_value(json_object_get(o, key)))                                                                    \
-        snprintf(new.field, sizeof new.field, "%s", json_string_value(json_object_get(o, key)));
+#define X(key, field) snprintf(new.field, sizeof new.field, "%s", text_of(o, key));
         TEXTS(X)
 #undef X
 #define X(key, field) new.field = get_metrics(json_object_get(o, "metrics_" key));
         MEASURED(X)
 #undef X
+        get_rivals(json_object_get(o, "rivals"), &new.contest);
         rc = load_models(dir, o, &new, e);
-        other_version = !get_rivals(json_object_get(o, "rivals"), &new.contest);
     }
     json_decref(o);
-    if (rc || other_version) { /* the latter: the job begins again */
+    if (rc || !known) { /* the latter: the job begins again */
         tk_adapt_state_free(&new);
         return rc;
     }

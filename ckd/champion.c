@@ -70,8 +70,6 @@ static double program_threshold(const struct task *t)
 {
     double last = t->lowest[TK_HOLDOUT_PROGRAMS - 1];
 
-    if (t->valid <= 2 * TK_HOLDOUT_PROGRAMS)
-        return 0; /* too few to give any away */
     return last < TK_HOLDOUT ? TK_HOLDOUT : nextafter(last, 1.0);
 }
 

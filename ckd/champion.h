@@ -16,7 +16,8 @@
 enum {
     TK_HOLDOUT_WANTED = 3,
     TK_HOLDOUT_TASKS = 4,   /* fewer usable tasks than this: the hold-out is by program */
-    TK_HOLDOUT_PROGRAMS = 2 /* then at least so many programs of each task with more than twice as many */
+    TK_HOLDOUT_PROGRAMS = 2 /* then at least so many programs of each task, however few it has: a task that gave none
+                               away while it was small would give away programs that were trained on */
 };
 
 /* The share of n usable tasks that is held out; falls as n grows. */

@@ -4,6 +4,7 @@
 
 #include "model/mem.h"
 #include "model/shards.h"
+#include "proto/clock.h"
 
 #include <math.h>
 #include <string.h>
@@ -73,8 +74,11 @@ static int adapt(struct meta *k)
 static int go(struct meta *k, const struct tk_run *run, struct tp_err *e)
 {
     struct tk_progress at = {.phase = "meta", .loss = NAN, .phi = NAN, .valid_top1 = NAN, .valid_pairwise = NAN};
+    const double began = tp_seconds(), most = k->o->max_seconds;
     for (uint32_t round = 0; round < k->o->rounds; round++) {
-        const double left = 1 - (double)round / k->o->rounds;
+        const double left = 1 - fmax((double)round / k->o->rounds, most > 0 ? (tp_seconds() - began) / most : 0);
+        if (left <= 0)
+            break;
         k->source = tm_rng_below(&k->rng, k->n);
         if (adapt(k))
             return tp_fail(e, TP_E_NO_MEMORY, "no memory for meta-learning");

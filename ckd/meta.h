@@ -7,12 +7,14 @@
 #include "ckd/set.h"
 
 struct tk_meta_opts {
-    uint32_t rounds; /* 1500 tasks */
-    uint32_t steps;  /* 8 steps of plain Adam on each */
-    uint32_t batch;  /* 32 programs a step */
-    double inner_lr; /* 1e-3 */
-    double outer_lr; /* 0.5, falling linearly to 0 */
-    double average;  /* as in training */
+    uint32_t rounds;    /* 1500 tasks */
+    double max_seconds; /* 0: no limit; else outer_lr falls over the time left when that ends first, and the weights
+                           depend on the clock */
+    uint32_t steps;     /* 8 steps of plain Adam on each */
+    uint32_t batch;     /* 32 programs a step */
+    double inner_lr;    /* 1e-3 */
+    double outer_lr;    /* 0.5, falling linearly to 0 */
+    double average;     /* as in training */
 };
 void tk_meta_defaults(struct tk_meta_opts *o);
 

@@ -5,11 +5,11 @@
 #include "ckd/distil.h"
 #include "ckd/fisher.h"
 #include "model/mem.h"
+#include "proto/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { CL_PERIOD = 10, KD_PERIOD = 5, KD_EPOCHS = 15 };
 
@@ -18,6 +18,7 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
     *o = (struct tk_learn_opts){.steps = 600};
     tm_train_defaults(&o->train);
     o->train.epochs = 20;
+    o->train.keep_last = true; /* nobody chooses an epoch by the programs that judge the model */
     o->train.period = 1;
 }
 
@@ -27,7 +28,7 @@ void tk_cl_defaults(struct tk_learn_opts *o)
     tm_train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
     o->train.lr = 1e-3;
-    o->train.keep_last = true; /* a tenth of the data holds out too little to choose an epoch by */
+    o->train.keep_last = true;
     o->train.rate = TM_RATE_RESTARTS;
     o->train.period = CL_PERIOD;
 }
@@ -40,13 +41,6 @@ void tk_kd_defaults(struct tk_learn_opts *o)
     o->train.rate = TM_RATE_STEPS;
     o->train.period = KD_PERIOD;
     o->train.lr = 7e-4;
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Between tm_train() and the caller of the phase. */
@@ -82,7 +76,7 @@ static int train(struct tm_model *m, bool warm, const struct tk_distil_opts *d, 
     struct training t = {.run = run, .phase = phase, .told = {.loss = NAN, .phi = NAN}};
     struct tm_train_opts opts = o->train;
     struct tk_distil *distil = NULL;
-    const double began = seconds();
+    const double began = tp_seconds();
     int rc = tk_epochs_for(set, &o->train, o->steps, o->train.rate == TM_RATE_RESTARTS ? o->train.period : 1, e);
     if (rc < 0)
         return rc;
@@ -97,7 +91,7 @@ static int train(struct tm_model *m, bool warm, const struct tk_distil_opts *d, 
     t.told.epochs = opts.epochs;
     rc = tm_train(m, set->ds, set->programs, set->n, valid->programs, valid->n, &opts, relay, &t, e);
     tk_distil_free(distil);
-    t.told.seconds = seconds() - began;
+    t.told.seconds = tp_seconds() - began;
     if (rc == 0)
         *told = t.told;
     return rc;

@@ -17,7 +17,7 @@ struct tk_learn_opts {
     const struct tm_hyper *hyper; /* of an AC that has no knowledge base to take the shape from; NULL: the default */
     uint32_t steps;               /* of the optimiser at least: small data gets more epochs (whole periods) */
     double beta;                  /* of the distillation */
-    double lambda;                /* KD phase: of EWC; 0: none */
+    double lambda;                /* of EWC; 0: none, the CL phase's default */
     double blend; /* cross-fitting (ckd/rivals.h): share of the learned weights in the AC that is preferred, the rest
                      stays the KB's (Wortsman et al. 2022, robust fine-tuning). tk_learn() does not look at it */
 };
@@ -34,7 +34,7 @@ struct tk_learned {
 
 /* CL: an AC learns, the knowledge base stays frozen.
  *   TK_GATE_SCRATCH     from `start` (weights; NULL: random) alone; kb is not looked at and may be NULL
- *   any other           from kb's weights, distilled from kb, held by EWC around its anchor
+ *   any other           from kb's weights, distilled from kb; held by EWC around its anchor if o->lambda > 0
  * valid: held-out programs of the same dataset; they choose the epoch, tell the trust in the teacher and calibrate. n =
  * 0: the last epoch is kept, calibration on the training programs. *ac is the caller's. */
 int tk_learn(const struct tk_kb *kb, enum tk_gate gate, const float *start, const struct tk_set *train,

@@ -21,14 +21,15 @@ static struct tk_set probe_of(const struct tk_source *s)
 
 /* What source i makes of kb (NULL: there is none): s->new_kb, or NULL when it is refused. */
 static int learn(const struct tk_pretrain *p, uint32_t i, const struct tk_kb *kb, const struct tk_set *older,
-                 struct tk_adapt_state *s, struct tp_err *e)
+                 uint32_t n_older, struct tk_adapt_state *s, struct tp_err *e)
 {
     const struct tk_adapt a = {.kind = p->kind,
                                .kb = kb,
                                .train = p->sources[i].train,
                                .valid = p->sources[i].valid,
                                .older = older,
-                               .n_older = i,
+                               .n_older = n_older,
+                               .kb_only = true,
                                .folds = 1, /* a source holds out enough */
                                .scratch = p->scratch,
                                .cl = p->cl,
@@ -63,6 +64,7 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
                 struct tp_err *e)
 {
     struct tk_set *older = tm_alloc(p->n, sizeof *older);
+    uint32_t n_older = 0;
     int rc = 0;
     if (!older)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for %u sources", p->n);
@@ -71,13 +73,15 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
                      (int)TK_OLDER_MAX);
     for (uint32_t i = 0; i < p->n && rc == 0; i++) {
         struct tk_adapt_state s = {0};
-        older[i] = probe_of(&p->sources[i]);
-        if (i < done)
+        if (i < done) {
+            if (!refused[i])
+                older[n_older++] = probe_of(&p->sources[i]);
             continue;
-        if ((rc = learn(p, i, kb, older, &s, e)) == 0) {
-            if (refused)
-                refused[i] = !s.new_kb;
+        }
+        if ((rc = learn(p, i, kb, older, n_older, &s, e)) == 0) {
+            refused[i] = !s.new_kb;
             if (s.new_kb) {
+                older[n_older++] = probe_of(&p->sources[i]);
                 tk_kb_free(kb);
                 kb = s.new_kb;
                 s.new_kb = NULL;

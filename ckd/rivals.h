@@ -46,11 +46,12 @@ int tk_contest_pair(const struct tm_model *ac, const struct tm_model *kb, const 
                     const struct tk_run *run, struct tk_contest *out, struct tp_err *e);
 
 /* The CL phase of a warm start, cross-fitted in `folds` folds (1, or with fewer than TK_HOLDOUT_TASKS tasks to train
- * on: all of `train` is learned, and valid alone judges). valid is judged with the first fold, and nothing learns from
- * it but the calibration. cl, scratch: max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH and
- * TK_RIVAL_COMMITTEE take no part. *ac: the AC, the caller's; NULL when scratch has won, which is then the caller's to
- * train; when the knowledge base has, the rival next to it, a candidate. told: of the last fold, or of the committee's
- * network when it has won; seconds of everything. */
+ * on: all of `train` is learned, and valid alone judges). valid is judged with the first fold. What is judged gives
+ * the models nothing but the trust in the teacher, one number an epoch, and valid the calibration. cl, scratch:
+ * max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH and TK_RIVAL_COMMITTEE take no part. *ac: the
+ * AC, the caller's; NULL when scratch has won, which is then the caller's to train; when the knowledge base has,
+ * TK_RIVAL_QUARTER, a candidate. told: of the last fold, or of the committee's network when it has won; seconds of
+ * everything. */
 int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struct tk_set *valid, uint32_t folds,
                  const struct tk_learn_opts *cl, const struct tk_learn_opts *scratch, const struct tk_run *run,
                  struct tm_model **ac, struct tk_learned *told, struct tk_contest *contest, struct tp_err *e);

@@ -40,7 +40,8 @@ struct run {
     struct tclfeat_hw feat;
     struct td_train_set set;
     struct td_older older;
-    int64_t kb_id; /* the knowledge base that the job began with; 0 none */
+    int64_t kb_id;     /* the knowledge base that the job began with; 0 none */
+    int64_t watermark; /* newest measurement when it began: none that came later is looked at */
     struct tk_kb *kb;
     struct td_snapshot *champion; /* that answers when the judging begins; NULL none */
     struct td_snapshot *rival;    /* the AC when the job (re)started, fit to be judged in it; NULL none */
@@ -104,8 +105,8 @@ static int progress(void *arg, const struct tk_progress *p)
 /* ---- state across restarts ---- */
 static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
 {
-    json_t *o =
-        json_pack("{s:I, s:I, s:s}", "kb", (json_int_t)x->kb_id, "starts", starts, "phase", tk_phase_name(x->s.phase));
+    json_t *o = json_pack("{s:I, s:I, s:I, s:s}", "kb", (json_int_t)x->kb_id, "watermark", (json_int_t)x->watermark,
+                          "starts", starts, "phase", tk_phase_name(x->s.phase));
     int rc = o != NULL ? td_job_note(x->folder, o, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for the state of a job");
 
     json_decref(o);
@@ -127,6 +128,19 @@ static int checkpoint(void *arg, const struct tk_adapt_state *s)
     return rc == -TP_E_DISK_FULL ? rc : 0; /* an older state is there still, and good */
 }
 
+/* What the job works with, from its first start to its end. */
+static int begin(struct run *x, struct tp_err *e)
+{
+    struct st_counts c;
+    int rc = st_family_kb(x->reader, x->hw.family, &x->kb_id, e);
+
+    if (rc == 0)
+        rc = st_hardware_counts(x->reader, x->hw.id, &c, e);
+    if (rc == 0)
+        x->watermark = c.newest_measurement_id;
+    return rc == 0 && x->folder[0] != '\0' ? save_note(x, 1, e) : rc;
+}
+
 /* What is there of an earlier start. */
 static int recall(struct run *x, struct tp_err *e)
 {
@@ -136,16 +150,12 @@ static int recall(struct run *x, struct tp_err *e)
     int rc;
 
     rc = td_job_keep(x->job, x->folder, e);
-    if (rc == 0 && x->folder[0] == '\0')
-        return st_family_kb(x->reader, x->hw.family, &x->kb_id, e);
-    if (rc != 0)
-        return rc;
-    note = td_job_noted(x->folder);
-    if (note == NULL) {
-        rc = st_family_kb(x->reader, x->hw.family, &x->kb_id, e);
-        return rc != 0 ? rc : save_note(x, 1, e);
-    }
+    if (rc == 0 && x->folder[0] != '\0')
+        note = td_job_noted(x->folder);
+    if (rc != 0 || note == NULL)
+        return rc != 0 ? rc : begin(x, e);
     x->kb_id = json_integer_value(json_object_get(note, "kb"));
+    x->watermark = json_integer_value(json_object_get(note, "watermark"));
     rc = tk_adapt_load(x->folder, &x->s, e);
     rc = rc < 0 ? rc : 0;
     phase = json_string_value(json_object_get(note, "phase"));
@@ -167,6 +177,7 @@ static int load(struct run *x, struct tp_err *e)
                                  .features = td_dialect_features(x->hw.name),
                                  .per_task = (uint32_t)x->params.per_task,
                                  .seed = (uint64_t)x->params.seed,
+                                 .upto = x->watermark,
                                  .progress = loading,
                                  .arg = x};
     int rc = 0;
@@ -204,16 +215,6 @@ static int find_rival(struct run *x, struct tp_err *e)
 }
 
 /* ---- the phases ---- */
-static void limit_time(struct tk_adapt *a, double seconds)
-{
-    if (!(seconds > 0))
-        return;
-    a->scratch.train.max_seconds =
-        0.22 * seconds; /* up to three times: as a rival, when it wins, from initial weights */
-    a->cl.train.max_seconds = 0.3 * seconds;
-    a->kd.train.max_seconds = 0.2 * seconds; /* TK_ATTEMPTS times at most */
-}
-
 static int adapt(struct run *x, struct tp_err *e)
 {
     struct tk_adapt a;
@@ -228,17 +229,9 @@ static int adapt(struct run *x, struct tp_err *e)
     a.older = x->older.set;
     a.n_older = x->older.n;
     a.keep_kb = x->params.never;
-    a.run = (struct tk_run){.seed = (uint64_t)x->params.seed,
-                            .threads = x->d->threads.train > 0 ? x->d->threads.train : 1,
-                            .progress = progress,
-                            .arg = x};
-    if (x->params.epochs > 0) {
-        a.scratch.train.epochs = a.cl.train.epochs = a.kd.train.epochs = (int)x->params.epochs;
-        a.scratch.steps = a.cl.steps = a.kd.steps = 0;
-        if (a.cl.train.period > a.cl.train.epochs) /* else a whole period would be made of less */
-            a.cl.train.period = a.cl.train.epochs;
-    }
-    limit_time(&a, x->params.max_seconds);
+    a.run = (struct tk_run){
+        .seed = (uint64_t)x->params.seed, .threads = x->d->threads.train, .progress = progress, .arg = x};
+    td_phases_limit(&x->params, x->params.max_seconds, &a.scratch, &a.cl, &a.kd);
     if (x->folder[0] != '\0') {
         a.checkpoint = checkpoint;
         a.checkpoint_arg = x;
@@ -319,17 +312,6 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
 }
 
 /* ---- publication ---- */
-static char *text_of_ids(const int64_t *id, int n)
-{
-    struct tp_buf b = {0};
-
-    tp_buf_putc(&b, '[');
-    for (int i = 0; i < n; i++)
-        tp_buf_printf(&b, "%s%lld", i > 0 ? ", " : "", (long long)id[i]);
-    tp_buf_putc(&b, ']');
-    return td_take_text(&b);
-}
-
 static char *training_text(const struct run *x, void (*put)(struct tp_buf *, const struct run *))
 {
     struct tp_buf b = {0};
@@ -338,20 +320,6 @@ static char *training_text(const struct run *x, void (*put)(struct tp_buf *, con
     put(&b, x);
     tp_buf_putc(&b, '}');
     return td_take_text(&b);
-}
-
-static void brief_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record)
-{
-    struct tp_buf b = {0};
-
-    tp_buf_printf(&b, "{\"holdout\": \"%s\"", by_record ? "record" : "task");
-    td_put_num(&b, "top1_mean", m->top1_mean);
-    td_put_num(&b, "top5_mean", m->top5_mean);
-    td_put_num(&b, "pairwise", m->pairwise);
-    tp_buf_putc(&b, '}');
-    if (!b.oom && b.n < sizeof p->metrics)
-        memcpy(p->metrics, b.p, b.n);
-    tp_buf_free(&b);
 }
 
 static int judge(struct run *x, struct tp_err *e)
@@ -366,10 +334,6 @@ static int judge(struct run *x, struct tp_err *e)
     if (rc == 0 && v->judgement.decision == TK_ACTIVATED && !x->s.activated) {
         /* it must beat the knowledge base as well, and the AC that was there when it began */
         v->judgement = x->s.over_kb.decision == TK_ACTIVATED ? x->s.over_champion : x->s.over_kb;
-        if (v->judgement.decision == TK_ACTIVATED) { /* nothing was held out to judge by */
-            v->judgement = (struct tk_judgement){.decision = TK_KEPT_CHAMPION, .gain = NAN};
-            snprintf(v->judgement.reason, sizeof v->judgement.reason, "Nothing was held out to judge by.");
-        }
     }
     return rc;
 }
@@ -407,7 +371,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     put_ac_story(&b, x);
     tp_buf_putc(&b, '}');
     row.metrics = td_take_text(&b);
-    row.parents = text_of_ids(&parent, parent != 0);
+    row.parents = td_ids_text(&parent, parent != 0);
     training = training_text(x, put_ac_story);
     m = tm_model_clone(x->s.ac);
     if (p == NULL || m == NULL || training == NULL || row.metrics == NULL || row.parents == NULL ||
@@ -418,7 +382,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     }
     td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
     td_fill_training(p, training);
-    brief_metrics(p, &x->verdict.challenger, x->set.by_record);
+    td_fill_metrics(p, &x->verdict.challenger, x->set.by_record);
     p->records = x->set.data.records;
     p->programs = (int64_t)x->set.n_train;
     p->tasks = x->set.data.ds->n_tasks;
@@ -512,7 +476,7 @@ static int publish_kb(struct run *x, struct tp_err *e)
     row.created = (int64_t)time(NULL);
     memcpy(row.owner, x->hw.family, sizeof row.owner);
     row.metrics = td_take_text(&b);
-    row.parents = text_of_ids(parents, x->kb_id != 0 ? 2 : 1);
+    row.parents = td_ids_text(parents, x->kb_id != 0 ? 2 : 1);
     training = training_text(x, put_new_kb);
     kb = tk_kb_clone(x->s.new_kb);
     if (p == NULL || kb == NULL || row.metrics == NULL || row.parents == NULL || training == NULL) {
@@ -522,7 +486,7 @@ static int publish_kb(struct run *x, struct tp_err *e)
     }
     td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
     td_fill_training(p, training);
-    brief_metrics(p, x->kb_id == 0 ? &x->s.ac_metrics : &x->s.new_kb_metrics, x->set.by_record);
+    td_fill_metrics(p, x->kb_id == 0 ? &x->s.ac_metrics : &x->s.new_kb_metrics, x->set.by_record);
     p->records = x->set.data.records;
     p->programs = (int64_t)x->set.n_train;
     p->tasks = x->set.data.ds->n_tasks;

@@ -12,7 +12,8 @@ enum { TD_ADAPT_STARTS = 4 };
  * {"decision", "concordance", "lower", "tasks", "programs", "reason"}, "learned": {"epochs", "loss", "phi", "seconds",
  * "from_start"}, "rivals": {"winner", "tasks", "behind", "error", "quality": {name: quality}} | null, "against_kb":
  * {"decision", "reason", "gain", "kb": {figures}} | null, "kb": {"decision": "founded" | "accepted" | "refused" |
- * "untouched" | "overtaken", "reason", "model": id | null, "attempts", "lambda", "worst", "drop", "gain", "phases"}}.
+ * "untouched" | "overtaken", "reason", "model": id | null, "attempts", "lambda", "worst", "drop", "pairwise_drop",
+ * "gain"}}.
  */
 int td_adapt_run(struct td_daemon *d, struct td_job *j, const struct td_train_params *p, char **result,
                  struct tp_err *e);

@@ -61,6 +61,15 @@ char *td_take_text(struct tp_buf *b)
     return s;
 }
 
+int64_t td_model_watermark(const struct st_model *m)
+{
+    json_t *o = m->job != 0 && m->metrics != NULL ? json_loads(m->metrics, 0, NULL) : NULL;
+    int64_t id = json_integer_value(json_object_get(o, "watermark"));
+
+    json_decref(o);
+    return id;
+}
+
 const char *td_model_holdout(struct st_reader *r, int64_t model)
 {
     static const char *const kinds[] = {"task", "record"};

@@ -167,17 +167,6 @@ out:
     return 0;
 }
 
-static uint32_t tasks_of(const struct tm_dataset *ds, const uint32_t *programs, size_t n)
-{
-    uint32_t tasks = 0, last = UINT32_MAX;
-
-    for (size_t i = 0; i < n; i++) { /* programs of a task stand together */
-        tasks += ds->task[programs[i]] != last;
-        last = ds->task[programs[i]];
-    }
-    return tasks;
-}
-
 static uint32_t *all_of(const struct tm_dataset *ds)
 {
     uint32_t *all = tm_alloc(ds->n, sizeof *all);
@@ -191,12 +180,10 @@ int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct
                   struct tp_err *e)
 {
     const struct tm_dataset *ds = set->data.ds;
-    bool few = set->by_record || tasks_of(ds, set->valid, set->n_valid) < TK_PROBE_TASKS;
     uint32_t *all = all_of(ds), *some = NULL;
     struct st_probe *p = NULL;
     size_t n = 0;
-    int rc = all != NULL ? draw(&set->data, few ? all : set->valid, few ? ds->n : set->n_valid, TK_PROBE_WANTED, seed,
-                                &some, &n, e)
+    int rc = all != NULL ? draw(&set->data, all, ds->n, TD_PROBE_PROGRAMS, seed, &some, &n, e)
                          : tp_fail(e, TP_E_NO_MEMORY, "no memory for a probe set");
 
     if (rc == 0 && (p = tm_alloc(n, sizeof *p)) == NULL)

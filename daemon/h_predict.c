@@ -10,13 +10,13 @@
 #include "daemon/registry.h"
 #include "model/mem.h"
 #include "proto/body.h"
+#include "proto/clock.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 struct worker {
     struct tm_batch *batch;
@@ -61,14 +61,6 @@ void td_predict_worker_free(void *worker)
     free(w->std);
     free(w->offset);
     free(w);
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* ---- which form the client wants (RFC 9110, 12.5.1) ---- */
@@ -340,7 +332,7 @@ void td_h_predict(struct td_request *r)
     struct td_hw hw;
     struct tp_err e = {0};
     bool binary, with_std;
-    double start = now();
+    double start = tp_seconds();
     size_t n = 0;
     int rc;
 
@@ -361,5 +353,5 @@ void td_h_predict(struct td_request *r)
         td_reply_problem(r, &e);
     td_registry_release(s);
     if (rc == 0)
-        td_observe(d->metrics, TD_H_PREDICT, now() - start);
+        td_observe(d->metrics, TD_H_PREDICT, tp_seconds() - start);
 }

@@ -10,20 +10,12 @@
 #include "daemon/recalibrate.h"
 #include "daemon/registry.h"
 #include "proto/body.h"
+#include "proto/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { REPEAT_MAX = 1000 };
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 struct post {
     struct td_request *r;
@@ -101,7 +93,7 @@ static void committed(void *arg, const struct st_ingest_result *res)
     struct post *p = arg;
 
     if (res->code == 0) {
-        td_observe(p->d->metrics, TD_H_COMMIT, now() - p->handed_over);
+        td_observe(p->d->metrics, TD_H_COMMIT, tp_seconds() - p->handed_over);
         if (!p->candidates && res->accepted > 0)
             td_recal_note(p->d->recal, p->hw);
         post_reply(p, res->accepted, res->duplicates);
@@ -208,7 +200,7 @@ static void post(struct td_request *r, struct st_ingest *b, bool candidates, int
         post_reply(p, 0, 0);
         goto done;
     }
-    p->handed_over = now();
+    p->handed_over = tp_seconds();
     rc = st_ingest_submit(d->store, hw.name, b, committed, p, e);
     if (rc == -TP_E_OVERLOADED)
         td_count(d->metrics, TD_C_LIMIT_INGEST_QUEUE, 1);

@@ -2,6 +2,7 @@
 #include "daemon/policy.h"
 
 #include "daemon/drift.h"
+#include "daemon/figures.h"
 #include "daemon/fleet.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
@@ -43,13 +44,13 @@ struct last {
     int64_t value;
 };
 
-static int note_records(void *arg, const struct st_model *m)
+static int note_watermark(void *arg, const struct st_model *m)
 {
     struct last *l = arg;
 
     if (m->job == 0)
         return 0; /* imported: its measurements are another daemon's */
-    l->value = m->records;
+    l->value = td_model_watermark(m);
     return 1;
 }
 
@@ -70,17 +71,22 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
     struct last trained = {0}, job = {0};
     struct td_drift_view v;
     struct st_counts c;
+    int64_t newer = 0;
     int rc;
 
     *why = NULL;
     rc = st_hardware_counts(r, hw->id, &c, e);
     if (rc == 0)
-        rc = st_model_list(r, "ac", hw->name, 0, -1, note_records, &trained, e);
+        rc = st_model_list(r, "ac", hw->name, 0, -1, note_watermark, &trained, e);
     if (rc == 0)
         rc = st_job_list(r, NULL, hw->name, 0, -1, note_retrain, &job, e);
     if (rc != 0 || c.valid < TD_TRAIN_MIN || (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
         return rc;
-    if (p->measurements > 0 && c.measurements - trained.value >= p->measurements)
+    if (p->measurements > 0)
+        rc = st_hardware_newer(r, hw->id, trained.value, &newer, e);
+    if (rc != 0)
+        return rc;
+    if (p->measurements > 0 && newer >= p->measurements)
         *why = "measurements";
     else if (p->drift > 0 && td_drift_get(d->drift, hw->name, &v) && v.ratio >= p->drift)
         *why = "drift";

@@ -1,7 +1,8 @@
 /* Mode "pretrain" of retraining: the sources one after another into one knowledge base, which then competes with the
  * family's present one on the held-out programs of all sources and on the probe sets of the others.
  *
- * The state that survives a restart is the knowledge base after the last source that was finished. On a job thread. */
+ * The state that survives a restart is the names of the sources, and the knowledge base after the last one that was
+ * finished. On a job thread. */
 #include "daemon/pretrain_job.h"
 
 #include "ckd/adapt.h"
@@ -15,6 +16,7 @@
 #include "daemon/story.h"
 #include "daemon/train_job.h"
 #include "daemon/train_parts.h"
+#include "proto/clock.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,13 +29,13 @@
 #define LOADED  0.1
 #define LEARNED 0.9
 #define JUDGED  0.97
+#define META    0.2 /* of max_seconds, for the initial weights; the sources share the rest */
 
 enum { META_PER_EPOCH = 50 /* rounds of meta-learning, where epochs are asked for */ };
 
 struct source {
     struct st_hardware *hw; /* borrowed */
     struct td_train_set set;
-    bool refused;
     struct tm_metrics before, after;
 };
 
@@ -46,8 +48,9 @@ struct run {
     enum tp_target_kind kind;
     struct td_members members;
     struct source *source; /* [n] */
+    bool *refused;         /* [n] of those that are done */
     uint32_t n, loaded;
-    int64_t watermark; /* newest measurement of all sources before the data was read */
+    int64_t watermark; /* newest measurement of all sources when the job began: none that came later is looked at */
     int64_t present_id;
     struct tk_kb *present; /* NULL none */
     struct tk_kb *kb;      /* the new one */
@@ -92,13 +95,16 @@ static int progress(void *arg, const struct tk_progress *p)
 /* ---- state across restarts ---- */
 static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
 {
-    json_t *refused = json_array(), *o;
+    json_t *sources = json_array(), *refused = json_array(), *o;
     int rc;
 
+    for (uint32_t i = 0; i < x->n; i++)
+        json_array_append_new(sources, json_string(x->source[i].hw->name));
     for (uint32_t i = 0; i < x->done; i++)
-        json_array_append_new(refused, json_boolean(x->source[i].refused));
-    o = json_pack("{s:I, s:I, s:I, s:o}", "starts", starts, "done", (json_int_t)x->done, "present",
-                  (json_int_t)x->present_id, "refused", refused);
+        json_array_append_new(refused, json_boolean(x->refused[i]));
+    o = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "starts", starts, "done", (json_int_t)x->done, "present",
+                  (json_int_t)x->present_id, "watermark", (json_int_t)x->watermark, "sources", sources, "refused",
+                  refused);
     rc = o != NULL ? td_job_note(x->folder, o, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for the state of a job");
     json_decref(o);
     return rc;
@@ -132,44 +138,15 @@ static int checkpoint(void *arg, const struct tk_kb *kb, uint32_t done)
     return rc == -TP_E_DISK_FULL ? rc : 0;
 }
 
-static int recall(struct run *x, struct tp_err *e)
+/* ---- sources ---- */
+static struct st_hardware *member(struct run *x, const char *name)
 {
-    char path[TD_JOB_PATH + 32];
-    const json_t *refused, *v;
-    json_t *note = NULL;
-    json_int_t starts;
-    size_t i;
-    int rc = td_job_keep(x->job, x->folder, e);
-
-    if (rc == 0)
-        rc = st_family_kb(x->reader, x->hw.family, &x->present_id, e);
-    if (rc != 0 || x->folder[0] == '\0')
-        return rc;
-    note = td_job_noted(x->folder);
-    if (note == NULL)
-        return save_note(x, 1, e);
-    starts = json_integer_value(json_object_get(note, "starts"));
-    x->done = (uint32_t)json_integer_value(json_object_get(note, "done"));
-    x->present_id = json_integer_value(json_object_get(note, "present"));
-    refused = json_object_get(note, "refused");
-    json_array_foreach(refused, i, v)
-    {
-        if (i < x->n)
-            x->source[i].refused = json_is_true(v);
-    }
-    json_decref(note);
-    if (starts >= TD_ADAPT_STARTS)
-        return tp_fail(e, TP_E_INTERRUPTED, "tcld stopped %d times while the job learned from its source number %u",
-                       TD_ADAPT_STARTS, x->done + 1);
-    if (x->done > x->n)
-        return tp_fail(e, TP_E_INTERRUPTED,
-                       "hardware that the job had learned from was deleted while tcld was stopped");
-    if (x->done > 0 && kb_path(x, x->done, path, sizeof path))
-        rc = tk_kb_load(path, &x->kb, NULL, e);
-    return rc != 0 ? rc : save_note(x, starts + 1, e);
+    for (size_t i = 0; name != NULL && i < x->members.n; i++)
+        if (strcmp(x->members.v[i].name, name) == 0)
+            return &x->members.v[i];
+    return NULL;
 }
 
-/* ---- sources ---- */
 static int enough(struct run *x, const struct st_hardware *hw, bool *yes, struct tp_err *e)
 {
     struct st_counts c;
@@ -181,22 +158,13 @@ static int enough(struct run *x, const struct st_hardware *hw, bool *yes, struct
     return rc;
 }
 
-static struct st_hardware *member(struct run *x, const char *name)
-{
-    for (size_t i = 0; i < x->members.n; i++)
-        if (strcmp(x->members.v[i].name, name) == 0)
-            return &x->members.v[i];
-    return NULL;
-}
-
+/* At the first start: those that the request names, or all of the family that have enough. */
 static int choose_sources(struct run *x, struct tp_err *e)
 {
     bool yes;
-    int rc = td_members_list(x->reader, x->hw.family, x->hw.kind, &x->members, e);
+    int rc = 0;
 
-    if (rc == 0 && (x->source = calloc(x->members.n + 1, sizeof *x->source)) == NULL)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the sources");
-    for (size_t i = 0; i < x->members.n && x->params.n_sources == 0 && rc == 0; i++) {
+    for (size_t i = 0; i < x->members.n && x->params.n_sources == 0 && x->n < TK_OLDER_MAX && rc == 0; i++) {
         rc = enough(x, &x->members.v[i], &yes, e);
         if (yes)
             x->source[x->n++].hw = &x->members.v[i];
@@ -213,11 +181,62 @@ static int choose_sources(struct run *x, struct tp_err *e)
                          TD_TRAIN_MIN);
         x->source[x->n++].hw = hw;
     }
-    if (rc == 0 && x->n > TK_OLDER_MAX)
-        x->n = TK_OLDER_MAX;
     if (rc == 0 && x->n == 0)
         rc = tp_fail(e, TP_E_NOT_ENOUGH_DATA, "no hardware of family \"%s\" has %d valid measurements", x->hw.family,
                      TD_TRAIN_MIN);
+    if (rc == 0)
+        rc = st_family_kb(x->reader, x->hw.family, &x->present_id, e);
+    return rc;
+}
+
+/* Later: those of the first start, and how far it came. */
+static int recall(struct run *x, const json_t *note, struct tp_err *e)
+{
+    const json_t *sources = json_object_get(note, "sources"), *refused = json_object_get(note, "refused");
+    json_int_t starts = json_integer_value(json_object_get(note, "starts"));
+    char path[TD_JOB_PATH + 32];
+
+    for (size_t i = 0; i < json_array_size(sources) && i < TK_OLDER_MAX; i++) {
+        const char *name = json_string_value(json_array_get(sources, i));
+
+        x->refused[i] = json_is_true(json_array_get(refused, i));
+        if ((x->source[x->n++].hw = member(x, name)) == NULL)
+            return tp_fail(e, TP_E_INTERRUPTED, "hardware \"%s\", a source, was deleted while tcld was stopped",
+                           name != NULL ? name : "");
+    }
+    x->done = (uint32_t)json_integer_value(json_object_get(note, "done"));
+    x->present_id = json_integer_value(json_object_get(note, "present"));
+    x->watermark = json_integer_value(json_object_get(note, "watermark"));
+    if (x->n == 0 || x->done > x->n)
+        return tp_fail(e, TP_E_INTERRUPTED, "the state of the job is of another version of tcld");
+    if (starts >= TD_ADAPT_STARTS)
+        return tp_fail(e, TP_E_INTERRUPTED, "tcld stopped %d times while the job learned from its source number %u",
+                       TD_ADAPT_STARTS, x->done + 1);
+    if (x->done > 0 && kb_path(x, x->done, path, sizeof path) && tk_kb_load(path, &x->kb, NULL, e) != 0)
+        return -(int)e->code;
+    return save_note(x, starts + 1, e);
+}
+
+static int begin(struct run *x, struct tp_err *e)
+{
+    json_t *note = NULL;
+    int rc = td_members_list(x->reader, x->hw.family, x->hw.kind, &x->members, e);
+
+    if (rc == 0)
+        rc = td_job_keep(x->job, x->folder, e);
+    if (rc != 0)
+        return rc;
+    x->source = calloc(TK_OLDER_MAX, sizeof *x->source);
+    x->refused = calloc(TK_OLDER_MAX, sizeof *x->refused);
+    if (x->source == NULL || x->refused == NULL)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for the sources");
+    if (x->folder[0] != '\0')
+        note = td_job_noted(x->folder);
+    if (note != NULL)
+        rc = recall(x, note, e);
+    else if ((rc = choose_sources(x, e)) == 0 && x->folder[0] != '\0')
+        rc = save_note(x, 1, e);
+    json_decref(note);
     return rc;
 }
 
@@ -233,6 +252,7 @@ static int load(struct run *x, struct tp_err *e)
                                      .features = td_dialect_features(x->hw.name),
                                      .per_task = (uint32_t)x->params.per_task,
                                      .seed = (uint64_t)x->params.seed,
+                                     .upto = x->watermark,
                                      .progress = loading,
                                      .arg = x};
 
@@ -255,60 +275,45 @@ static struct tk_set valid_of(const struct source *s)
 static int learn(struct run *x, struct tp_err *e)
 {
     struct tk_source *source = calloc(x->n, sizeof *source);
-    bool *refused = calloc(x->n, sizeof *refused);
     struct tk_pretrain p;
     struct tk_meta_opts meta;
     struct tk_kb *kb = x->kb, *out = NULL;
-    double began = td_train_clock();
+    double began = tp_seconds();
     int rc = 0;
 
     tk_pretrain_defaults(&p);
     p.kind = x->kind;
     p.sources = source;
     p.n = x->n;
-    p.run = (struct tk_run){.seed = (uint64_t)x->params.seed,
-                            .threads = x->d->threads.train > 0 ? x->d->threads.train : 1,
-                            .progress = progress,
-                            .arg = x};
+    p.run = (struct tk_run){
+        .seed = (uint64_t)x->params.seed, .threads = x->d->threads.train, .progress = progress, .arg = x};
     tk_meta_defaults(&meta);
     p.meta = &meta;
     p.checkpoint = checkpoint;
     p.checkpoint_arg = x;
-    if (x->params.epochs > 0) {
-        p.scratch.train.epochs = p.cl.train.epochs = p.kd.train.epochs = (int)x->params.epochs;
-        p.scratch.steps = p.cl.steps = p.kd.steps = 0;
+    if (x->params.epochs > 0)
         meta.rounds = (uint32_t)x->params.epochs * META_PER_EPOCH;
-    }
-    if (x->params.max_seconds > 0) {
-        double each = x->params.max_seconds / x->n;
-
-        p.scratch.train.max_seconds = p.cl.train.max_seconds = 0.6 * each;
-        p.kd.train.max_seconds = 0.2 * each;
-    }
-    if (source == NULL || refused == NULL) {
+    meta.max_seconds = META * x->params.max_seconds;
+    td_phases_limit(&x->params, (1 - META) * x->params.max_seconds / x->n, &p.scratch, &p.cl, &p.kd);
+    if (source == NULL) {
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the sources");
     } else {
-        for (uint32_t i = 0; i < x->n; i++) {
+        for (uint32_t i = 0; i < x->n; i++)
             source[i] = (struct tk_source){
                 .name = x->source[i].hw->name, .train = train_of(&x->source[i]), .valid = valid_of(&x->source[i])};
-            refused[i] = x->source[i].refused;
-        }
         x->kb = NULL;
-        rc = tk_pretrain(&p, kb, x->done, refused, &out, e);
-        for (uint32_t i = 0; i < x->n; i++)
-            x->source[i].refused = refused[i];
+        rc = tk_pretrain(&p, kb, x->done, x->refused, &out, e);
         x->kb = out;
     }
-    x->seconds = td_train_clock() - began;
+    x->seconds = tp_seconds() - began;
     free(source);
-    free(refused);
     return rc;
 }
 
 /* ---- judge ---- */
 static int measure(struct run *x, double *gain, struct tp_err *e)
 {
-    struct tk_run run = {.seed = 1, .threads = x->d->threads.train > 0 ? x->d->threads.train : 1};
+    struct tk_run run = {.seed = 1, .threads = x->d->threads.train};
     double sum = 0;
     int n = 0, rc = 0;
 
@@ -398,12 +403,12 @@ static void put_story(struct tp_buf *b, const struct run *x, bool brief)
 
         if (brief) {
             tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"programs\": %zu, \"learned\": %s}", i > 0 ? ", " : "",
-                          s->hw->name, s->set.n_train, s->refused ? "false" : "true");
+                          s->hw->name, s->set.n_train, x->refused[i] ? "false" : "true");
             continue;
         }
         tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"programs\": %zu, \"tasks\": %u, \"learned\": %s, \"before\": ",
                       i > 0 ? ", " : "", s->hw->name, s->set.n_train, s->set.data.ds->n_tasks,
-                      s->refused ? "false" : "true");
+                      x->refused[i] ? "false" : "true");
         td_put_brief(b, &s->before);
         tp_buf_puts(b, ", \"after\": ");
         td_put_brief(b, &s->after);
@@ -439,7 +444,7 @@ static int publish(struct run *x, struct tp_err *e)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a knowledge base");
     x->active = x->verdict.decision == TK_ACTIVATED;
     for (uint32_t i = 0; i < x->n && x->active && rc == 0; i++)
-        if (!x->source[i].refused)
+        if (!x->refused[i])
             rc = td_probe_keep(x->d->store, x->source[i].hw, &x->source[i].set, (uint64_t)x->params.seed, e);
     if (rc == 0 && td_job_cancelled(x->job))
         rc = tp_fail(e, TP_E_CANCELLED, "cancelled");
@@ -507,10 +512,8 @@ static int tell_again(struct run *x, const char *kept, char **result, struct tp_
 static int run_all(struct run *x, char **result, struct tp_err *e)
 {
     char *kept = NULL;
-    int rc = choose_sources(x, e);
+    int rc = begin(x, e);
 
-    if (rc == 0)
-        rc = recall(x, e);
     if (rc == 0)
         rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->model, &kept, e);
     if (rc == 0 && x->model != 0) {
@@ -548,6 +551,7 @@ int td_pretrain_run(struct td_daemon *d, struct td_job *j, const struct td_train
     for (uint32_t i = 0; i < x.n; i++)
         td_train_set_free(&x.source[i].set);
     free(x.source);
+    free(x.refused);
     tk_kb_free(x.kb);
     tk_kb_free(x.present);
     td_older_free(&x.older);

@@ -299,9 +299,17 @@ static struct timespec in_ms(int ms)
     return t;
 }
 
+static bool passed(const struct timespec *t)
+{
+    struct timespec now = in_ms(0);
+
+    return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec >= t->tv_nsec);
+}
+
 static void *thread_main(void *arg)
 {
     struct td_recal *c = arg;
+    struct timespec policies = in_ms(TD_POLICY_MS);
     char name[NAMES][ST_ID_MAX + 1];
 
     td_give_way(NICE, true);
@@ -312,13 +320,15 @@ static void *thread_main(void *arg)
         bool all = c->all;
         int n = c->n;
 
+        if (passed(&policies)) {
+            pthread_mutex_unlock(&c->mu);
+            look_at_policies(c);
+            pthread_mutex_lock(&c->mu);
+            policies = in_ms(TD_POLICY_MS);
+            continue;
+        }
         if (n == 0 && !all) {
-            next = in_ms(TD_POLICY_MS);
-            if (pthread_cond_timedwait(&c->wake, &c->mu, &next) == ETIMEDOUT) {
-                pthread_mutex_unlock(&c->mu);
-                look_at_policies(c);
-                pthread_mutex_lock(&c->mu);
-            }
+            pthread_cond_timedwait(&c->wake, &c->mu, &policies);
             continue;
         }
         memcpy(name, c->name, sizeof name);

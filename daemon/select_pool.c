@@ -277,7 +277,7 @@ static int walk(struct load *l, struct st_reader *r, const int64_t n[ST_CANDIDAT
         rc = candidates(l, r, ST_LEASED, n[ST_LEASED], e);
     l->p.n_waiting = l->p.pool.n - l->p.n_candidates;
     if (rc == 0 && !l->want->bare)
-        rc = st_training_set(r, l->want->hw->id, measured, l, e);
+        rc = st_training_set(r, l->want->hw->id, INT64_MAX, measured, l, e);
     return rc == 0 ? chunk_end(l) : rc;
 }
 

@@ -60,6 +60,31 @@ void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed)
         strftime(p->created, sizeof p->created, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
 
+void td_fill_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_printf(&b, "{\"holdout\": \"%s\"", by_record ? "record" : "task");
+    td_put_num(&b, "top1_mean", m->top1_mean);
+    td_put_num(&b, "top5_mean", m->top5_mean);
+    td_put_num(&b, "pairwise", m->pairwise);
+    tp_buf_putc(&b, '}');
+    if (!b.oom && b.n < sizeof p->metrics)
+        memcpy(p->metrics, b.p, b.n);
+    tp_buf_free(&b);
+}
+
+char *td_ids_text(const int64_t *id, int n)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_putc(&b, '[');
+    for (int i = 0; i < n; i++)
+        tp_buf_printf(&b, "%s%lld", i > 0 ? ", " : "", (long long)id[i]);
+    tp_buf_putc(&b, ']');
+    return td_take_text(&b);
+}
+
 void td_fill_training(struct tm_provenance *p, const char *text)
 {
     if (text != NULL && strlen(text) < sizeof p->training)

@@ -15,6 +15,10 @@ void td_put_contest(struct tp_buf *b, const struct tk_contest *c);
 void td_put_brief(struct tp_buf *b, const struct tm_metrics *m);
 /* Who made a model and from what, but for the texts. */
 void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed);
+/* Figures on what was held out, as the weights file keeps them. */
+void td_fill_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record);
+/* JSON array, malloc'ed; NULL: no memory. */
+char *td_ids_text(const int64_t *id, int n);
 /* text (JSON object) becomes p->training, when it fits. */
 void td_fill_training(struct tm_provenance *p, const char *text);
 /* After a family got another knowledge base: what its members show and how they are calibrated. */

@@ -14,8 +14,10 @@
 #include "daemon/pretrain_job.h"
 #include "daemon/recalibrate.h"
 #include "daemon/registry.h"
+#include "daemon/story.h"
 #include "daemon/train_parts.h"
 #include "model/train.h"
+#include "proto/clock.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -133,7 +135,7 @@ static int epochs_for(size_t programs, int least)
 static int train(struct run *x, struct tp_err *e)
 {
     struct tm_train_opts o;
-    double start = td_train_clock();
+    double start = tp_seconds();
     int rc;
 
     rc = start_weights(x, e);
@@ -144,11 +146,13 @@ static int train(struct run *x, struct tp_err *e)
     x->epochs = o.epochs;
     o.max_seconds = x->params.max_seconds;
     o.seed = (uint64_t)x->params.seed;
-    o.threads = x->d->threads.train > 0 ? x->d->threads.train : 1;
+    o.threads = x->d->threads.train;
+    o.warm = x->parent > 0;
+    o.keep_last = true; /* nobody chooses an epoch by the programs that judge the model */
     td_job_phase(x->job, &x->state, "train", LOADED);
     rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x,
                   e);
-    x->train_seconds = td_train_clock() - start;
+    x->train_seconds = tp_seconds() - start;
     return rc;
 }
 
@@ -165,41 +169,6 @@ static int judge(struct run *x, struct tp_err *e)
 }
 
 /* ---- publish ---- */
-static char *text_of_id(int64_t id)
-{
-    struct tp_buf b = {0};
-
-    tp_buf_putc(&b, '[');
-    if (id > 0)
-        tp_buf_i64(&b, id);
-    tp_buf_putc(&b, ']');
-    return td_take_text(&b);
-}
-
-static void fill_provenance(const struct run *x, time_t created, struct tm_provenance *p)
-{
-    struct tp_buf b = {0};
-    struct tm *tm, mem;
-
-    *p = (struct tm_provenance){.records = x->set.data.records,
-                                .programs = (int64_t)x->set.n_train,
-                                .tasks = x->set.data.ds->n_tasks,
-                                .seed = (uint64_t)x->params.seed};
-    if (x->parent > 0)
-        p->parents[p->n_parents++] = x->parent;
-    tm = gmtime_r(&created, &mem);
-    if (tm != NULL)
-        strftime(p->created, sizeof p->created, "%Y-%m-%dT%H:%M:%SZ", tm);
-    tp_buf_printf(&b, "{\"holdout\": \"%s\"", x->set.by_record ? "record" : "task");
-    td_put_num(&b, "top1_mean", x->verdict.challenger.top1_mean);
-    td_put_num(&b, "top5_mean", x->verdict.challenger.top5_mean);
-    td_put_num(&b, "pairwise", x->verdict.challenger.pairwise);
-    tp_buf_putc(&b, '}');
-    if (!b.oom && b.n < sizeof p->metrics)
-        memcpy(p->metrics, b.p, b.n);
-    tp_buf_free(&b);
-}
-
 static int publish(struct run *x, int64_t *id, struct tp_err *e)
 {
     static const char *const state[] = {
@@ -225,10 +194,16 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     snprintf(row.state, sizeof row.state, "%s", state[x->verdict.judgement.decision]);
     tp_buf_putc(&b, '{');
     td_train_put_verdict(&b, &x->verdict, x->set.by_record, x->champion);
-    tp_buf_putc(&b, '}');
+    tp_buf_printf(&b, ", \"watermark\": %lld}", (long long)x->set.watermark);
     row.metrics = td_take_text(&b);
-    row.parents = text_of_id(x->parent);
-    fill_provenance(x, row.created, &p);
+    row.parents = td_ids_text(&x->parent, x->parent > 0);
+    td_fill_provenance(&p, row.created, (uint64_t)x->params.seed);
+    td_fill_metrics(&p, &x->verdict.challenger, x->set.by_record);
+    p.records = x->set.data.records;
+    p.programs = (int64_t)x->set.n_train;
+    p.tasks = x->set.data.ds->n_tasks;
+    if (x->parent > 0)
+        p.parents[p.n_parents++] = x->parent;
     m = x->model;
     x->model = NULL;
     if (row.metrics == NULL || row.parents == NULL) {

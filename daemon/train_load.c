@@ -1,7 +1,7 @@
 /* Measurements of one hardware, sampled and encoded.
  *
  * The store is walked twice when there is more than the sample takes: first for the hashes, which decide, then for the
- * programs. New measurements may come in between; what the first walk did not see is left out. On a job thread. */
+ * programs. On a job thread. */
 #include "daemon/train_load.h"
 
 #include "daemon/hardware.h"
@@ -166,6 +166,11 @@ static int add_program(void *arg, const char *task_id, const uint8_t hash[16], c
     return report(w);
 }
 
+static int64_t upto(const struct td_train_want *want)
+{
+    return want->upto > 0 ? want->upto : INT64_MAX;
+}
+
 /* Which hashes are in the sample: *only, sorted, *n of them. */
 static int choose(struct st_reader *r, struct walk *w, uint32_t per_task, uint8_t (**only)[16], size_t *n,
                   struct tp_err *e)
@@ -174,7 +179,7 @@ static int choose(struct st_reader *r, struct walk *w, uint32_t per_task, uint8_
     size_t k = 0;
     int rc;
 
-    rc = st_training_set(r, w->want->hw->id, note_key, w, e);
+    rc = st_training_set(r, w->want->hw->id, upto(w->want), note_key, w, e);
     if (rc != 0)
         goto out;
     take = malloc(w->n > 0 ? w->n : 1);
@@ -227,7 +232,7 @@ int td_train_load(struct st_reader *r, const struct td_train_want *want, struct 
     w.out.ds = tm_dataset_new(want->features);
     rc = w.out.ds == NULL ? -TP_E_NO_MEMORY
          : want->probe    ? st_probe_set(r, want->hw->id, add_program, &w, e)
-                          : st_training_set(r, want->hw->id, add_program, &w, e);
+                          : st_training_set(r, want->hw->id, upto(want), add_program, &w, e);
 out:
     if (rc == -TP_E_NO_MEMORY)
         tp_fail(e, TP_E_NO_MEMORY, "no memory for the measurements to train on");

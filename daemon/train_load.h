@@ -31,7 +31,8 @@ struct td_train_want {
     uint64_t seed;             /* of the sample */
     const uint8_t (*only)[16]; /* not NULL: just these, ascending by memcmp, and no sampling */
     size_t n_only;
-    bool probe; /* the hardware's probe set (st_probe_set()), whole */
+    int64_t upto; /* measurements with a higher id are as if they were not there; 0: all count. Not for a probe */
+    bool probe;   /* the hardware's probe set (st_probe_set()), whole */
     /* Called now and then with the share done; non-zero = stop: CANCELLED. */
     int (*progress)(void *arg, double share);
     void *arg;

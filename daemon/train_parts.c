@@ -12,29 +12,39 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-double td_train_clock(void)
+void td_phases_limit(const struct td_train_params *p, double seconds, struct tk_learn_opts *scratch,
+                     struct tk_learn_opts *cl, struct tk_learn_opts *kd)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    if (p->epochs > 0) {
+        scratch->train.epochs = cl->train.epochs = kd->train.epochs = (int)p->epochs;
+        scratch->steps = cl->steps = kd->steps = 0;
+        if (cl->train.period > cl->train.epochs) /* else a whole period would be made of less */
+            cl->train.period = cl->train.epochs;
+    }
+    if (seconds > 0) {
+        scratch->train.max_seconds = 0.22 * seconds; /* thrice at most: a rival, when it wins, from initial weights */
+        cl->train.max_seconds = 0.3 * seconds;
+        kd->train.max_seconds = 0.2 * seconds; /* TK_ATTEMPTS times at most */
+    }
 }
 
 /* ---- data ---- */
 int td_train_set_load(struct st_reader *r, const struct td_train_want *want, struct td_train_set *out, struct tp_err *e)
 {
+    struct td_train_want now = *want;
     struct td_train_set s = {0};
     struct st_counts c;
     uint32_t valid = 0;
-    int rc = st_hardware_counts(r, want->hw->id, &c, e);
+    int rc = want->upto > 0 ? 0 : st_hardware_counts(r, want->hw->id, &c, e);
 
+    if (rc == 0 && now.upto == 0)
+        now.upto = c.newest_measurement_id;
     if (rc == 0)
-        rc = td_train_load(r, want, &s.data, e);
+        rc = td_train_load(r, &now, &s.data, e);
     if (rc != 0)
         return rc;
-    s.watermark = c.newest_measurement_id;
+    s.watermark = now.upto;
     for (uint32_t i = 0; i < s.data.ds->n; i++)
         valid += isfinite(s.data.ds->cost[i]);
     if (valid < 2) {
@@ -102,7 +112,8 @@ static int measure(const struct tm_model *m, const struct tm_dataset *ds, const 
 /* The same programs encoded for a champion that has other features. */
 static int measure_other(const struct trial *x, const uint32_t *idx, size_t n, struct tm_metrics *out, struct tp_err *e)
 {
-    struct td_train_want want = {.hw = x->hw, .features = x->champion->model->features, .n_only = n};
+    struct td_train_want want = {
+        .hw = x->hw, .features = x->champion->model->features, .n_only = n, .upto = x->set->watermark};
     struct td_train_data data = {0};
     uint8_t(*only)[16] = calloc(n > 0 ? n : 1, 16);
     uint32_t *all = NULL;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Held out as the daemon does, within programs[0..n). */
+/* Within programs[0..n): those of the tasks that the daemon would hold out if it had all programs of ds. */
 static int hold_out(const struct tl_ckd_hardware *h, const uint32_t *programs, size_t n, uint32_t *train,
                     size_t *n_train, uint32_t *valid, size_t *n_valid, struct tp_err *e)
 {
@@ -126,6 +126,7 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
     struct tk_pretrain p;
     struct tk_source source[TL_CKD_HARDWARE];
     struct parts parts[TL_CKD_HARDWARE] = {{0}};
+    bool refused[TL_CKD_HARDWARE];
     struct tm_model *m;
     const uint32_t n = k->d->transfer->n_sources;
     const unsigned by = TL_CKD_BY_SOURCE | (n > 1 ? TL_CKD_BY_CKD : 0);
@@ -146,7 +147,7 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
     p.kd = k->o->kd;
     p.run = k->run;
     if (rc == 0 && !is_plain)
-        rc = tk_pretrain(&p, NULL, 0, NULL, out, e);
+        rc = tk_pretrain(&p, NULL, 0, refused, out, e);
     if (rc == 0 && is_plain && (rc = learn_plain(k, &source[0].train, &source[0].valid, &p.scratch, &m, e)) == 0) {
         *out = tk_kb_new(m, p.kind);
         rc = *out ? tk_settle(*out, &source[0].train, &k->run, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory");
@@ -306,8 +307,7 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
     const double began = tl_cpu_seconds();
     int rc = 0;
     *c = fresh(k);
-    for (uint32_t h = 0; h < k->target; h++)
-        set[h] = set_of(&k->d->hw[h], k->d->hw[h].split.train, k->d->hw[h].split.n_train);
+    memcpy(set, k->known, k->target * sizeof *set);
     set[k->target] = set_of(&k->d->hw[k->target], k->sample, k->n);
     rc = tl_ckd_multi_task(set, k->target + 1, &k->o->source, &k->run, m, e);
     c->seconds = tl_cpu_seconds() - began;
@@ -324,33 +324,25 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
     return rc;
 }
 
-/* What the family has learned before this hop, as probe sets: all that was measured there. */
-static void older_sets(const struct tl_ckd_here *k, struct tk_set older[TL_CKD_HARDWARE])
-{
-    for (uint32_t h = 0; h < k->target; h++)
-        older[h] = set_of(&k->d->hw[h], k->d->hw[h].split.train, k->d->hw[h].split.n_train);
-}
-
-/* CKD as the daemon does it. *next: the knowledge base from now on (a copy of kb when it learned nothing). */
+/* CKD as the daemon does it, but that the whole of what was measured of older hardware is its probe set.
+ * *next: the knowledge base from now on (a copy of kb when it learned nothing). */
 int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is_plain, struct tk_kb **next,
                     struct tm_model **ac, struct tl_ckd_cell *c, struct tp_err *e)
 {
     const struct tl_ckd_hardware *h = &k->d->hw[k->target];
-    struct tk_set older[TL_CKD_HARDWARE];
     struct tk_adapt a;
     struct tk_adapt_state s = {0};
     const double began = tl_cpu_seconds();
     const bool related = tk_family_accepts(kb->kind, h->kind);
     int rc;
     *c = fresh(k);
-    older_sets(k, older);
     tk_adapt_defaults(&a);
     a.kind = h->kind;
     a.kb = related ? kb : NULL;
     a.keep_kb = !related;
     a.train = set_of(h, k->train, k->n_train);
     a.valid = set_of(h, k->valid, k->n_valid);
-    a.older = older;
+    a.older = k->known;
     a.n_older = k->target;
     a.scratch = k->o->scratch;
     a.cl = k->o->cl;

@@ -14,6 +14,8 @@ struct tl_ckd_here {
     /* programs of the target at this budget, random and by the sampler; train and valid are parts of them */
     uint32_t *sample, *train, *valid;
     size_t n, n_train, n_valid;
+    struct tk_set known[TL_CKD_HARDWARE]; /* [target] what was measured of the hardware before: all of a source, the
+                                             random share of an earlier target */
 };
 
 bool tl_ckd_plain(enum tl_ckd_method m); /* of the ablation, without Mamba */

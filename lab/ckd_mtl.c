@@ -33,27 +33,53 @@ struct multi {
     struct tm_rng rng;
     uint64_t step;
     struct hardware *now;
-    double rank_scale, latency_scale;
+    double rank_scale, list_scale, latency_scale;
 };
+
+/* Labels of n programs into y[2 * n], their noise behind them. */
+static void labels(const struct hardware *h, const uint32_t *programs, uint32_t n, double *y)
+{
+    const struct tm_dataset *ds = h->set.ds;
+    for (uint32_t i = 0; i < n; i++) {
+        y[i] = h->groups.y[programs[i]];
+        y[n + i] = ds->noise ? ds->noise[programs[i]] : 0;
+    }
+}
 
 static int chunk_loss(void *arg, const uint32_t *programs, uint32_t n, const struct tm_tape *t, float *gs, float *gl,
                       double *loss)
 {
     const struct multi *k = arg;
-    const struct tm_groups *g = &k->now->groups;
-    const struct tm_dataset *ds = k->now->set.ds;
     double *y = tm_alloc(3 * (size_t)n, sizeof *y);
     if (!y)
         return -TP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < n; i++) {
-        y[i] = g->y[programs[i]];
-        y[n + i] = ds->noise ? ds->noise[programs[i]] : 0;
-        y[2 * n + i] = g->ln_cost[programs[i]];
-    }
-    /* every chunk weighs the same: the sum over its pairs is divided by their weight */
-    *loss = tm_loss_pairwise(t->s, y, y + n, n, k->rank_scale / fmax(tm_pair_weight(y, y + n, n), 1e-6), gs) +
-            tm_loss_huber(t->l, y + 2 * n, n, k->latency_scale / n, gl);
+    labels(k->now, programs, n, y);
+    for (uint32_t i = 0; i < n; i++)
+        y[2 * n + i] = k->now->groups.ln_cost[programs[i]];
+    *loss = tm_loss_pairwise(t->s, y, y + n, n, k->rank_scale, gs) +
+            tm_loss_list(t->s, y, k->o->train.list_sharpness, n, k->list_scale, gs) +
+            tm_loss_huber(t->l, y + 2 * n, n, k->latency_scale, gl);
     free(y);
+    return 0;
+}
+
+/* As the trainer of one hardware scales its batches (model/train.c). */
+static int scale(struct multi *k, const struct hardware *h, const struct tm_chunk *chunks, uint32_t n)
+{
+    double weight = 0, valid = 0;
+    double *y = tm_alloc(2 * (size_t)k->o->train.programs_per_task, sizeof *y);
+    if (!y)
+        return -TP_E_NO_MEMORY;
+    for (uint32_t c = 0; c < n; c++) {
+        labels(h, h->groups.programs + chunks[c].at, chunks[c].n, y);
+        weight += tm_pair_weight(y, y + chunks[c].n, chunks[c].n);
+        for (uint32_t i = 0; i < chunks[c].n; i++)
+            valid += y[i] > 0;
+    }
+    free(y);
+    k->rank_scale = 1 / fmax(weight, 1e-6);
+    k->list_scale = k->o->train.list_weight / n;
+    k->latency_scale = k->o->train.latency_weight / fmax(valid, 1);
     return 0;
 }
 
@@ -70,8 +96,8 @@ static int gradient(struct multi *k, struct hardware *h)
     const struct tm_chunk *chunks = g->chunks + h->next;
     h->next += n;
     k->now = h;
-    k->rank_scale = 1.0 / n;
-    k->latency_scale = k->o->train.latency_weight / n;
+    if (scale(k, h, chunks, n))
+        return -TP_E_NO_MEMORY;
     return tm_shards_grad(k->shards, &h->p, h->set.ds, g->programs, chunks, n, chunk_loss, k, h->grad, &loss);
 }
 

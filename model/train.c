@@ -11,9 +11,9 @@
 #include "model/mem.h"
 #include "model/metrics.h"
 #include "model/shards.h"
+#include "proto/clock.h"
 
 #include <math.h>
-#include <time.h>
 
 void tm_train_defaults(struct tm_train_opts *o)
 {
@@ -79,13 +79,6 @@ struct trainer {
     double rank_scale, list_scale, latency_scale;
     struct tm_train_hook hook; /* all NULL when there is none */
 };
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void predictions_free(struct predictions *p)
 {
@@ -187,7 +180,7 @@ static double fraction(struct trainer *t)
 {
     double f = (double)t->step / (double)t->steps;
     if (t->o->max_seconds > 0) /* what is left must hold one more validation */
-        f = fmax(f, (seconds() - t->began + t->valid_seconds) / t->o->max_seconds);
+        f = fmax(f, (tp_seconds() - t->began + t->valid_seconds) / t->o->max_seconds);
     return t->at.fraction = fmax(t->at.fraction, fmin(f, 1));
 }
 
@@ -262,7 +255,7 @@ static int train_epoch(struct trainer *t, struct tp_err *e)
 static int validate(struct trainer *t, struct tp_err *e)
 {
     struct tm_metrics m;
-    double began = seconds();
+    double began = tp_seconds();
     if (predict(t, &t->valid) ||
         tm_metrics_compute(t->valid.task, t->valid.cost, t->valid.score, NULL, t->valid.n, t->ds->n_tasks, 2, &m))
         return tp_fail(e, TP_E_NO_MEMORY, "out of memory in validation");
@@ -274,7 +267,7 @@ static int validate(struct trainer *t, struct tp_err *e)
         t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
         memcpy(t->best_w, t->mean_w, t->p.n * sizeof *t->w);
     }
-    t->valid_seconds = seconds() - began;
+    t->valid_seconds = tp_seconds() - began;
     return report(t, e);
 }
 
@@ -370,7 +363,7 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
              const uint32_t *valid, size_t n_valid, const struct tm_train_opts *o, tm_progress_fn progress, void *arg,
              struct tp_err *e)
 {
-    struct trainer t = {.ds = ds, .o = o, .progress = progress, .arg = arg, .began = seconds(), .best_pairwise = -1};
+    struct trainer t = {.ds = ds, .o = o, .progress = progress, .arg = arg, .began = tp_seconds(), .best_pairwise = -1};
     int rc;
     if (!usable(o))
         return tp_fail(e, TP_E_UNUSABLE, "training options out of range: epochs and batch sizes must be positive");

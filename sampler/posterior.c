@@ -1,5 +1,5 @@
 /* Last-layer Bayesian regression: see the header for the formulas. A is positive definite by alpha, up to rounding: a
- * pivot that rounding made too small is lifted to the prior's. */
+ * pivot that rounding made too small is lifted to a 1e-14th of its diagonal element. */
 #include "sampler/posterior.h"
 
 #include "model/mem.h"

@@ -77,6 +77,8 @@ struct st_counts {
     int64_t newest_measurement_id;
 };
 int st_hardware_counts(struct st_reader *r, int64_t hw, struct st_counts *out, struct tp_err *e);
+/* How many measurements have a higher id than `after`, failures too. */
+int st_hardware_newer(struct st_reader *r, int64_t hw, int64_t after, int64_t *n, struct tp_err *e);
 /* Families come with their first hardware and stay. Pages by name. */
 struct st_family {
     char name[ST_ID_MAX + 1];
@@ -147,10 +149,11 @@ int st_tasks(struct st_reader *r, int64_t hw, const char *after, int limit, st_t
 
 /* For training: one call per (program, hardware): its record, whose result holds the costs of the fastest measurement
  * and no more (none: only failures), minimum cost over all measurements (INFINITY: only failures), hash. Ordered by
- * task then program, so that a seeded sample is repeatable. Each task is read as it stands when its turn comes. */
+ * task then program, so that a seeded sample is repeatable. Measurements with a higher id than `upto` (INT64_MAX: none)
+ * are as if they were not there. Each task is read as it stands when its turn comes. */
 typedef int (*st_program_fn)(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec,
                              double min_cost, int64_t n_measurements);
-int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
+int st_training_set(struct st_reader *r, int64_t hw, int64_t upto, st_program_fn fn, void *arg, struct tp_err *e);
 
 /* The same for one task. UNKNOWN_TASK when the hardware has none of it. */
 int st_training_task(struct st_reader *r, int64_t hw, const char *task_id, st_program_fn fn, void *arg,

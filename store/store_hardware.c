@@ -370,6 +370,15 @@ int st_hardware_counts(struct st_reader *r, int64_t hw, struct st_counts *out, s
     return 0;
 }
 
+int st_hardware_newer(struct st_reader *r, int64_t hw, int64_t after, int64_t *n, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(&r->db, ST_SQL_R_HW_NEWER);
+    st_q_int(&q, hw);
+    st_q_int(&q, after);
+    const int rc = st_q_first(&q, n, e);
+    return rc < 0 ? rc : 0;
+}
+
 int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e)
 {
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_FAMILY_KB);

@@ -250,13 +250,14 @@ static int hand_out(struct st_reader *r, const struct st_q *q, const char *task_
     return fn(arg, task_id, hash, &r->rec, isnan(cost) ? (double)INFINITY : cost, st_col_int(q, 4));
 }
 
-static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const char *task_id, st_program_fn fn,
-                            void *arg, struct tp_err *e)
+static int programs_of_task(struct st_reader *r, int64_t hw, int64_t task, const char *task_id, int64_t upto,
+                            st_program_fn fn, void *arg, struct tp_err *e)
 {
     int rc;
     struct st_q q = st_q_begin(&r->db, ST_SQL_R_PROGRAMS);
     st_q_int(&q, hw);
     st_q_int(&q, task);
+    st_q_int(&q, upto);
     while ((rc = st_q_step(&q, e)) > 0)
         if ((rc = hand_out(r, &q, task_id, fn, arg, e)))
             break;
@@ -270,17 +271,17 @@ int st_training_task(struct st_reader *r, int64_t hw, const char *task_id, st_pr
     int64_t task = 0;
     int rc = task_of_hardware(r, hw, task_id, &task, e);
     if (rc == 0)
-        rc = programs_of_task(r, hw, task, task_id, fn, arg, e);
+        rc = programs_of_task(r, hw, task, task_id, INT64_MAX, fn, arg, e);
     return rc < 0 ? rc : 0;
 }
 
-int st_training_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e)
+int st_training_set(struct st_reader *r, int64_t hw, int64_t upto, st_program_fn fn, void *arg, struct tp_err *e)
 {
     char task_id[TP_TASK_ID_LEN + 1] = "";
     int64_t task = 0;
     int rc;
     while ((rc = next_task(r, hw, task_id, &task, e)) > 0)
-        if ((rc = programs_of_task(r, hw, task, task_id, fn, arg, e)))
+        if ((rc = programs_of_task(r, hw, task, task_id, upto, fn, arg, e)))
             break;
     return rc < 0 ? rc : 0;
 }

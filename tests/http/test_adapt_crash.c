@@ -209,6 +209,44 @@ START_TEST(a_job_goes_on_after_an_orderly_stop)
 }
 END_TEST
 
+/* While it is stopped more is measured, of a source and of hardware that was none. */
+START_TEST(a_pretraining_goes_on_with_the_sources_and_the_measurements_it_began_with)
+{
+    char *dir = bb_path("pretrain");
+    struct tc_daemon *d = bb_start(dir, keep_all);
+    put("first");
+    put("more");
+    put("other");
+    bb_post_demo("more", 0, TASKS);
+    bb_post_demo("other", 0, TASKS);
+    long long measured = tc_int(bb_get("/v1/hardware/more")->json, "/counts/measurements", 0) +
+                         tc_int(bb_get("/v1/hardware/other")->json, "/counts/measurements", 0);
+    double began = tc_now();
+    int64_t id = bb_retrain("more", "{\"mode\": \"pretrain\", \"epochs\": 1000, \"max_seconds\": 20}");
+    char *learned = bb_printf("%s/jobs/%lld/kb-1.safetensors", dir, (long long)id).p;
+    for (double until = tc_now() + 60; tc_now() < until && access(learned, R_OK) != 0; tc_sleep(0.02))
+        continue;
+    bb_post_demo("first", 0, TASKS);
+    bb_post_demo("more", TASKS, bb_demo_count() - TASKS);
+    tc_daemon_signal(d, SIGKILL);
+    tc_daemon_wait(d, 10);
+    tc_daemon_free(d);
+
+    d = bb_start(dir, keep_all);
+    json_t *job = bb_wait(id);
+    ck_assert_msg(!strcmp(tc_str(job, "/state"), "succeeded"), "%s", json_dumps(job, 0));
+    ck_assert_ptr_nonnull(strstr(bb_log(d), "job-resumed"));
+    ck_assert_uint_eq(json_array_size(tc_at(job, "/result/sources")), 2);
+    ck_assert_str_eq(tc_str(job, "/result/sources/0/hardware"), "more");
+    ck_assert_str_eq(tc_str(job, "/result/sources/1/hardware"), "other");
+    ck_assert_int_eq(tc_int(job, "/result/watermark", 0), measured);
+    ck_assert_int_eq(tc_int(job, "/result/sources/0/tasks", 0), tc_int(job, "/result/sources/1/tasks", 0));
+    if (!bb_slow())
+        ck_assert_double_lt(tc_now() - began, 60);
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_job_that_was_cancelled_does_not_come_back)
 {
     char *dir = bb_path("cancel");
@@ -238,6 +276,7 @@ int main(void)
     tcase_add_test(tc, an_adapt_job_survives_kill_9_at_any_moment);
     tcase_add_test(tc, a_job_that_is_killed_again_and_again_in_one_phase_fails);
     tcase_add_test(tc, a_job_goes_on_after_an_orderly_stop);
+    tcase_add_test(tc, a_pretraining_goes_on_with_the_sources_and_the_measurements_it_began_with);
     tcase_add_test(tc, a_job_that_was_cancelled_does_not_come_back);
     return bb_main(s);
 }

@@ -151,10 +151,32 @@ START_TEST(a_small_hold_out_does_not_bring_back_what_the_gate_refused)
         ck_assert_double_lt(s.ac_metrics.pairwise, s.kb_metrics.pairwise - 0.1);
         ck_assert(s.activated == !small);
         ck_assert((s.contest.tasks > 0) == (small != 0));
+        ck_assert_double_lt(s.over_kb.gain, -0.1);
         ck_assert_ptr_null(s.new_kb);
         tk_adapt_state_free(&s);
         job_free(&j);
     }
+}
+END_TEST
+
+START_TEST(nobody_is_judged_by_nothing)
+{
+    struct job j;
+    struct tp_err e;
+    job_init(&j, true);
+    j.adapt.valid.n = 0;
+    for (int champion = 0; champion < 2; champion++) {
+        struct tk_adapt_state s = {.phase = TK_PHASE_JUDGE};
+        s.verdict.gate = TK_GATE_SCRATCH; /* teaches nobody */
+        j.adapt.champion = champion ? j.kb->model : NULL;
+        ck_assert_ptr_nonnull(s.ac = tm_model_clone(j.kb->model));
+        ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+        ck_assert(s.activated == !champion && isnan(s.over_champion.gain) && isnan(s.over_kb.gain));
+        ck_assert_int_eq(s.over_champion.decision, champion ? TK_KEPT_CHAMPION : TK_ACTIVATED);
+        ck_assert_str_eq(s.over_champion.reason, "Nothing was held out to judge by.");
+        tk_adapt_state_free(&s);
+    }
+    job_free(&j);
 }
 END_TEST
 
@@ -369,14 +391,15 @@ static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *
     return rc;
 }
 
+#define STATE(gate, winner)                                                                                            \
+    "{\"phase\": \"judge\", \"gate\": " gate                                                                           \
+    ", \"champion_decision\": \"activated\", \"kb_decision\": \"activated\", \"winner\": " winner
+
 START_TEST(a_state_that_is_damaged_is_refused)
 {
-    static const char *const text[] = {"",
-                                       "[]",
-                                       "{\"phase\": \"no such\"}",
-                                       "{\"phase\": \"judge\", \"ac\": null}",
-                                       "{\"phase\": \"judge\", \"ac\": \"../../etc/passwd\"}",
-                                       "{\"phase\": \"judge\", \"ac\": \"ac-1.safetensors\"}"};
+    static const char *const text[] = {"", "[]", STATE("\"warm\"", "\"blend\"") ", \"ac\": null}",
+                                       STATE("\"warm\"", "\"blend\"") ", \"ac\": \"../../etc/passwd\"}",
+                                       STATE("\"warm\"", "\"blend\"") ", \"ac\": \"ac-1.safetensors\"}"};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         struct tk_adapt_state s = {0};
         struct tp_err e = {0};
@@ -388,8 +411,8 @@ END_TEST
 
 START_TEST(a_job_of_another_version_begins_again)
 {
-    static const char *const text[] = {"{\"phase\": \"learn\", \"contest_tasks\": 9, \"rival\": 4}",
-                                       "{\"phase\": \"learn\", \"rivals\": {\"winner\": \"somebody\"}}"};
+    static const char *const text[] = {"{\"phase\": \"no such\"}", STATE("7", "\"blend\"") "}",
+                                       STATE("\"warm\"", "\"somebody\"") "}", STATE("\"sure\"", "\"blend\"") "}"};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         struct tk_adapt_state s = {0};
         struct tp_err e = {0};
@@ -494,9 +517,9 @@ START_TEST(pretraining_learns_one_source_after_another_and_refuses_what_would_hu
     /* the same from the middle */
     struct tk_kb *first = NULL, *resumed = NULL;
     p.n = 1;
-    ck_assert_int_eq(tk_pretrain(&p, NULL, 0, NULL, &first, &e), 0);
+    ck_assert_int_eq(tk_pretrain(&p, NULL, 0, refused, &first, &e), 0);
     p.n = 3;
-    ck_assert_int_eq(tk_pretrain(&p, first, 1, NULL, &resumed, &e), 0);
+    ck_assert_int_eq(tk_pretrain(&p, first, 1, refused, &resumed, &e), 0);
     ck_assert_mem_eq(kb->model->w, resumed->model->w, kb->model->n * sizeof(float));
     ck_assert_ptr_null(kb->start);
     tk_kb_free(kb);
@@ -513,6 +536,7 @@ START_TEST(hardware_that_resembles_nobody_may_begin_with_the_start_weights)
     struct tk_adapt_state s = {0};
     struct tk_pretrain p;
     struct tk_kb *kb = NULL;
+    bool refused;
     struct tk_meta_opts meta;
     struct tp_err e;
     const struct tm_hyper h = toy_hyper();
@@ -530,7 +554,7 @@ START_TEST(hardware_that_resembles_nobody_may_begin_with_the_start_weights)
     p.scratch.steps = 0;
     p.scratch.train.epochs = 10;
     p.scratch.train.lr = 4e-3;
-    ck_assert_msg(tk_pretrain(&p, NULL, 0, NULL, &kb, &e) == 0, "%s", e.detail);
+    ck_assert_msg(tk_pretrain(&p, NULL, 0, &refused, &kb, &e) == 0, "%s", e.detail);
     ck_assert_ptr_nonnull(kb->start);
     ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail); /* the job's own has none */
     ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
@@ -558,6 +582,7 @@ int main(void)
     tcase_add_test(c, related_hardware_starts_warm_and_teaches);
     tcase_add_test(c, bad_knowledge_is_kept_out_both_ways);
     tcase_add_test(c, a_small_hold_out_does_not_bring_back_what_the_gate_refused);
+    tcase_add_test(c, nobody_is_judged_by_nothing);
     tcase_add_test(c, the_first_hardware_founds_the_knowledge_base);
     tcase_add_test(c, a_candidate_that_spoils_the_old_is_tried_again_and_then_dropped);
     tcase_add_test(c, results_do_not_depend_on_the_number_of_threads);

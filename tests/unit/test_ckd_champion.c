@@ -137,13 +137,23 @@ START_TEST(few_tasks_hold_out_programs_of_each)
 }
 END_TEST
 
-START_TEST(a_task_too_small_gives_no_program_away)
+START_TEST(a_program_that_was_trained_on_is_never_held_out_later)
 {
-    struct set *s = make(0, 2, 4, -1);
+    for (int first = 0; first < TASKS - 3; first += 3) {
+        struct set *before = make(first, first + 3, 2, -1);
 
-    ck_assert(s->by_record);
-    ck_assert_uint_eq(s->n_valid, 0);
-    drop(s);
+        for (int n = 3; n <= PER_TASK; n++) {
+            struct set *now = make(first, first + 3, n, -1);
+
+            ck_assert(now->by_record);
+            ck_assert_uint_ge(now->n_valid, 6);
+            for (size_t i = 0; i < before->n_train; i++)
+                ck_assert(!is_valid(now, before->key[before->train[i]]));
+            drop(before);
+            before = now;
+        }
+        drop(before);
+    }
 }
 END_TEST
 
@@ -251,7 +261,7 @@ int main(void)
     tcase_add_test(t, four_tasks_hold_out_at_least_one_and_keep_at_least_one);
     tcase_add_test(t, what_was_trained_on_is_never_held_out_later);
     tcase_add_test(t, few_tasks_hold_out_programs_of_each);
-    tcase_add_test(t, a_task_too_small_gives_no_program_away);
+    tcase_add_test(t, a_program_that_was_trained_on_is_never_held_out_later);
     tcase_add_test(t, a_task_of_failures_does_not_count);
     tcase_add_test(t, the_share_grows_for_few_tasks_only);
     tcase_add_test(t, the_first_model_is_activated);

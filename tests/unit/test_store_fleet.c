@@ -47,7 +47,7 @@ static struct seen post(void)
     struct seen all = {.n = 0};
 
     ck_assert_uint_eq(sf_post("a", lines, 4).accepted, 4);
-    ck_assert_int_eq(st_training_set(rd, sf_hardware_id("a"), note, &all, NULL), 0);
+    ck_assert_int_eq(st_training_set(rd, sf_hardware_id("a"), INT64_MAX, note, &all, NULL), 0);
     ck_assert_int_eq(all.n, 4);
     return all;
 }

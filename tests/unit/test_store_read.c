@@ -231,9 +231,34 @@ static void training_set(struct tp_buf *out)
 {
     struct tp_err e;
     out->n = 0;
-    ck_assert_msg(st_training_set(reader, m1, print_program, out, &e) == 0, "%s", e.detail);
+    ck_assert_msg(st_training_set(reader, m1, INT64_MAX, print_program, out, &e) == 0, "%s", e.detail);
     tp_buf_putc(out, '\0');
 }
+
+START_TEST(later_measurements_are_as_if_they_were_not_there)
+{
+    static const struct sf_line first[] = {{1, 1, 1e-3, 1}, {1, 2, 2e-3, 1}, {2, 3, 3e-3, 1}},
+                                later[] = {{1, 2, 5e-4, 2}, {1, 4, 1e-3, 2}, {3, 5, 1e-3, 2}};
+    struct tp_buf before = {0}, upto = {0}, all = {0};
+    struct st_counts c;
+    struct tp_err e;
+    int64_t newer;
+    sf_post("m1", first, 3);
+    training_set(&before);
+    ck_assert_int_eq(st_hardware_counts(reader, m1, &c, &e), 0);
+    sf_post("m1", later, 3);
+    ck_assert_int_eq(st_training_set(reader, m1, c.newest_measurement_id, print_program, &upto, &e), 0);
+    tp_buf_putc(&upto, '\0');
+    ck_assert_str_eq(before.p, upto.p);
+    training_set(&all);
+    ck_assert_str_ne(before.p, all.p);
+    ck_assert_int_eq(st_hardware_newer(reader, m1, c.newest_measurement_id, &newer, &e), 0);
+    ck_assert_int_eq(newer, 3);
+    tp_buf_free(&before);
+    tp_buf_free(&upto);
+    tp_buf_free(&all);
+}
+END_TEST
 
 START_TEST(a_training_set_is_the_same_whatever_the_order_of_arrival)
 {
@@ -389,6 +414,7 @@ int main(void)
     tcase_add_test(t, best_is_the_fastest_valid_record_of_each_task);
     tcase_add_test(t, best_so_far_is_told_when_it_falls);
     tcase_add_test(t, tasks_are_listed_with_their_figures_by_id);
+    tcase_add_test(t, later_measurements_are_as_if_they_were_not_there);
     tcase_add_test(t, a_training_set_is_the_same_whatever_the_order_of_arrival);
     tcase_add_test(t, one_task_of_a_training_set_is_its_part_of_the_whole);
     tcase_add_test(t, measurements_of_one_program_merge_into_their_minimum);
