@@ -195,9 +195,16 @@ static int found_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct t
     return 0;
 }
 
+/* What was learned on a few tasks is of these tasks rather than of the hardware. */
+bool tk_adapt_few(const struct tk_adapt_state *s)
+{
+    return s->verdict.concordance.tasks < TK_PROBE_TASKS;
+}
+
 static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
-    return !a->keep_kb && s->activated && tk_family_default(a->kind) && (!a->kb || tk_adapt_from_kb(s));
+    return !a->keep_kb && s->activated && tk_family_default(a->kind) &&
+           (!a->kb || (tk_adapt_from_kb(s) && !tk_adapt_few(s)));
 }
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)

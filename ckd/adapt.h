@@ -74,6 +74,9 @@ struct tk_adapt_state {
 void tk_adapt_state_free(struct tk_adapt_state *s); /* zeroes it */
 /* The AC began with the knowledge base's weights: neither gate nor contest has refused them. */
 bool tk_adapt_from_kb(const struct tk_adapt_state *s);
+/* It was measured on fewer than TK_PROBE_TASKS tasks: the AC may serve, but does not teach a knowledge base that is
+ * there. */
+bool tk_adapt_few(const struct tk_adapt_state *s);
 
 /* Run from s->phase to TK_PHASE_DONE. s zeroed: from the beginning. After an error s is as after the last phase that
  * was finished. UNUSABLE: probe, train, valid of different datasets; kb of another kind; more than TK_OLDER_MAX older

@@ -308,7 +308,9 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     else
         tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
                        : x->params.never ? "\"Only a candidate was asked for.\""
-                                         : "\"The gate or the rivals keep the two apart.\"");
+                       : tk_adapt_from_kb(&x->s) && tk_adapt_few(&x->s)
+                           ? "\"Fewer than 8 tasks were measured: they do not teach.\""
+                           : "\"The gate or the rivals keep the two apart.\"");
 }
 
 /* ---- publication ---- */

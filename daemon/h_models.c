@@ -49,6 +49,11 @@ static void put_model(struct tp_buf *out, const struct st_model *m, int64_t acti
     put_metrics(out, m);
     tp_buf_printf(out, ", \"sha256\": \"%s\", \"created\": ", m->sha256);
     td_json_time(out, m->created * 1000);
+    tp_buf_puts(out, ", \"activated\": ");
+    if (m->activated != 0)
+        td_json_time(out, m->activated);
+    else
+        tp_buf_puts(out, "null");
     tp_buf_putc(out, '}');
 }
 
@@ -315,13 +320,20 @@ void td_h_models_import(struct td_request *r)
     td_reply_json(r, 201, &out);
 }
 
-static int read_activate(struct td_request *r, int64_t *id, struct tp_err *e)
+/* kb (may be NULL): "model" may be "kb", too; then *id is 0. */
+static int read_activate(struct td_request *r, int64_t *id, bool *kb, struct tp_err *e)
 {
     static const char *const keys[] = {"model", NULL};
     json_t *body = NULL;
     int rc = td_body_object(r, keys, &body, e);
+    const char *word = rc == 0 && kb != NULL ? json_string_value(json_object_get(body, "model")) : NULL;
 
     *id = 0;
+    if (word != NULL && strcmp(word, "kb") == 0) {
+        *kb = true;
+        json_decref(body);
+        return 0;
+    }
     if (rc == 0)
         rc = td_body_int(body, "model", 1, INT64_MAX, id, e);
     if (rc == 0 && *id == 0)
@@ -349,14 +361,18 @@ void td_h_activate(struct td_request *r)
     struct td_daemon *d = td_req_daemon(r);
     struct tp_err e = {0};
     int64_t id = 0;
-    bool changed = false;
+    bool changed = false, kb = false;
+    struct td_hw hw;
     int rc;
 
     if (!td_req_only_query(r, query))
         return;
-    rc = read_activate(r, &id, &e);
-    if (rc == 0)
+    rc = read_activate(r, &id, &kb, &e);
+    if (rc == 0 && !kb)
         rc = td_registry_activate(d->registry, td_req_param(r, 0), id, &changed, &e);
+    else if (rc == 0 && (rc = td_registry_deactivate(d->registry, td_req_param(r, 0), &changed, &e)) == 0 &&
+             (rc = td_registry_hardware(d->registry, td_req_param(r, 0), &hw, &e)) == 0)
+        rc = st_family_kb(td_req_reader(r), hw.family, &id, &e);
     if (changed) {
         td_count(d->metrics, TD_C_SWAPS, 1);
         td_recal_note(d->recal, td_req_param(r, 0));
@@ -379,7 +395,7 @@ void td_h_family_activate(struct td_request *r)
 
     if (!td_req_only_query(r, query))
         return;
-    rc = read_activate(r, &id, &e);
+    rc = read_activate(r, &id, NULL, &e);
     if (rc == 0)
         rc = td_registry_activate_kb(d->registry, family, id, &changed, &e);
     if (changed) {

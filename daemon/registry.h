@@ -75,6 +75,9 @@ int td_registry_recalibrate(struct td_registry *g, const char *hardware, const c
 /* Make an existing model the active one of hardware (also the rollback). CONFLICT (not an AC of this hardware),
  * UNKNOWN_MODEL, FEATURES_MISMATCH, BAD_WEIGHTS. Sets *changed (may be NULL) when another model was active before. */
 int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id, bool *changed, struct tp_err *e);
+/* The hardware has no model of its own from now on: the knowledge base of its family answers. CONFLICT: there is none.
+ */
+int td_registry_deactivate(struct td_registry *g, const char *hardware, bool *changed, struct tp_err *e);
 /* The same for a family and its knowledge bases. */
 int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t id, bool *changed, struct tp_err *e);
 /* After the commit of a DELETE: drops its models from memory, and the files whose rows are gone from the disk. What was

@@ -349,6 +349,34 @@ int td_registry_activate(struct td_registry *g, const char *hardware, int64_t id
     return rc;
 }
 
+int td_registry_deactivate(struct td_registry *g, const char *hardware, bool *changed, struct tp_err *e)
+{
+    struct st_hardware hw = {0};
+    struct td_slot *slot;
+    int64_t kb = 0;
+    int rc;
+
+    pthread_mutex_lock(&g->publish_mu);
+    rc = st_hardware_get(g->write_reader, hardware, &hw, e);
+    if (rc == 0)
+        rc = st_family_kb(g->write_reader, hw.family, &kb, e);
+    if (rc == 0 && kb == 0)
+        rc = tp_fail(e, TP_E_CONFLICT, "family \"%s\" has no knowledge base that could answer for hardware \"%s\"",
+                     hw.family, hardware);
+    if (rc == 0 && hw.active_model != 0) {
+        rc = st_model_deactivate(g->store, hardware, e);
+        pthread_mutex_lock(&g->mu);
+        slot = td_slot_locked(g, "ac", hardware, false);
+        pthread_mutex_unlock(&g->mu);
+        if (rc == 0 && slot != NULL)
+            swap_in(g, slot, NULL);
+        *changed = rc == 0;
+    }
+    pthread_mutex_unlock(&g->publish_mu);
+    st_hardware_clear(&hw);
+    return rc;
+}
+
 int td_registry_activate_kb(struct td_registry *g, const char *family, int64_t id, bool *changed, struct tp_err *e)
 {
     struct st_model row = {0};

@@ -24,8 +24,8 @@ static const char usage[] =
     "  --per-task N (100)      seeded sample of N distinct programs of each training task\n"
     "  --tune X                score on so large a share of the training tasks instead; the test tasks are not used\n"
     "  --out DIR               write ckd.json, ckd.md, plots, and every finished cell, which is then not made again\n"
-    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, cl.list, the same\n"
-    "                          of kd, kd.lambda, and of source, scratch, fine\n"
+    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, cl.list, cl.last,\n"
+    "                          the same of kd, kd.lambda, and of source, scratch, fine\n"
     "  --threads N  --json     JSON instead of the table on standard output\n"
     "  --quiet                 no progress\n";
 
@@ -89,6 +89,8 @@ static bool set_field(struct tk_learn_opts *p, const char *field, double v)
             return *whole[i].to = (int)v, true;
     if (strcmp(field, "steps") == 0 && v >= 0 && v <= 1e9)
         return p->steps = (uint32_t)v, true;
+    if (strcmp(field, "last") == 0 && (v == 0 || v == 1))
+        return p->train.keep_last = v != 0, true;
     if (strcmp(field, "rate") == 0 && v >= 0 && v <= TM_RATE_STEPS)
         return p->train.rate = (enum tm_rate)v, true;
     return false;

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ST_SCHEMA_VERSION = 4, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
+enum { ST_SCHEMA_VERSION = 5, ST_ID_MAX = 63 /* identifiers [a-z0-9][a-z0-9._-]{0,62} */ };
 
 struct st_store;
 /* Open or create DIR/tcld.db (directory made with mode 0700, those above it as mkdir -p does), migrate forward.
@@ -246,7 +246,8 @@ struct st_model {
     char *parents;   /* owned JSON array text */
     char *metrics;   /* owned JSON object text: figures of challenger and champion, decision */
     int calibration;
-    char *evaluation; /* owned: result of its newest evaluation, NULL none; only read */
+    int64_t activated; /* unix ms of the last time that it became active, later than any other of its owner; 0 never */
+    char *evaluation;  /* owned: result of its newest evaluation, NULL none; only read */
 };
 void st_model_clear(struct st_model *m);
 /* A fresh id, never given again even if no row follows: the weights file is written before the row. */
@@ -281,6 +282,8 @@ int st_model_list(struct st_reader *r, const char *role, const char *owner, int6
 /* An AC becomes the hardware's active model, a KB of its family the family's. CONFLICT: another hardware's model.
  * `state` stays. */
 int st_model_activate(struct st_store *s, const char *hardware, int64_t id, struct tp_err *e);
+/* The hardware has no active model from now on. UNKNOWN_HARDWARE. */
+int st_model_deactivate(struct st_store *s, const char *hardware, struct tp_err *e);
 int st_family_kb(struct st_reader *r, const char *family, int64_t *id, struct tp_err *e); /* 0 none; UNKNOWN_FAMILY */
 /* CONFLICT: not a knowledge base of this family. UNKNOWN_FAMILY, UNKNOWN_MODEL. */
 int st_family_activate(struct st_store *s, const char *family, int64_t id, struct tp_err *e);

@@ -222,11 +222,14 @@ static const char schema_4[] =
     " PRIMARY KEY (hardware, source)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX transfer_source ON transfer (source);";
 
+/* The way back to the model that answered before. */
+static const char schema_5[] =
+    "ALTER TABLE model ADD COLUMN activated INTEGER;" /* unix ms, the last time; NULL: it never answered by itself */
+    "UPDATE model SET activated = created * 1000 WHERE id IN (SELECT active_model FROM hardware "
+    "UNION ALL SELECT kb_model FROM family);";
+
 const struct st_migration st_migrations[] = {
-    {1, schema_1},
-    {2, schema_2},
-    {3, schema_3},
-    {4, schema_4},
+    {1, schema_1}, {2, schema_2}, {3, schema_3}, {4, schema_4}, {5, schema_5},
 };
 const int st_migrations_n = sizeof st_migrations / sizeof *st_migrations;
 _Static_assert(sizeof st_migrations / sizeof *st_migrations == ST_SCHEMA_VERSION, "one step per schema version");

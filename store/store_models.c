@@ -82,6 +82,12 @@ static int set_active(struct st_db *db, bool ac, const char *owner, int64_t id, 
     struct st_q q = st_q_begin(db, ac ? ST_SQL_W_HW_ACTIVATE : ST_SQL_W_FAMILY_ACTIVATE);
     st_q_text(&q, owner);
     st_q_int(&q, id);
+    const int rc = st_q_run(&q, e);
+    if (rc < 0)
+        return rc;
+    q = st_q_begin(db, ST_SQL_W_MODEL_ACTIVATED);
+    st_q_int(&q, id);
+    st_q_int(&q, st_now_ms());
     return st_q_run(&q, e);
 }
 
@@ -252,6 +258,26 @@ int st_model_activate(struct st_store *s, const char *hardware, int64_t id, stru
     return st_write(s, activate, &a, e);
 }
 
+static int deactivate(struct st_db *db, void *arg, struct tp_err *e)
+{
+    const struct activate *a = arg;
+    int64_t hw;
+    struct st_q q = st_q_begin(db, ST_SQL_W_HW_ID);
+    st_q_text(&q, a->hardware);
+    int rc = st_q_first(&q, &hw, e);
+    if (rc <= 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
+    q = st_q_begin(db, ST_SQL_W_HW_DEACTIVATE);
+    st_q_int(&q, hw);
+    return st_q_run(&q, e);
+}
+
+int st_model_deactivate(struct st_store *s, const char *hardware, struct tp_err *e)
+{
+    struct activate a = {.hardware = hardware};
+    return st_write(s, deactivate, &a, e);
+}
+
 static int activate_kb(struct st_db *db, void *arg, struct tp_err *e)
 {
     const struct activate *a = arg; /* hardware: the family */
@@ -294,7 +320,8 @@ static int read_row(struct st_q *q, struct st_model *m, struct tp_err *e)
     m->parents = st_col_dup(q, 10, &oom);
     m->metrics = st_col_dup(q, 11, &oom);
     m->calibration = (int)st_col_int(q, 12);
-    m->evaluation = st_col_dup(q, 13, &oom);
+    m->activated = st_col_int(q, 13);
+    m->evaluation = st_col_dup(q, 14, &oom);
     if (!oom)
         return 0;
     st_model_clear(m);

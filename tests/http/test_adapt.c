@@ -242,6 +242,37 @@ START_TEST(a_candidate_knowledge_base_is_activated_and_rolled_back)
 }
 END_TEST
 
+/* A model that was only a candidate is not what answered before. */
+START_TEST(hardware_goes_back_to_the_knowledge_of_its_family)
+{
+    int64_t ac = tc_int(bb_get("/v1/hardware/two")->json, "/active_model", 0);
+    json_t *job = bb_train("two", "{\"mode\": \"finetune\", \"epochs\": 1, \"activate\": \"never\"}");
+    int64_t candidate = tc_int(job, "/result/model", 0);
+    ck_assert_int_ne(ac, 0);
+    ck_assert(json_is_null(tc_at(bb_get("/v1/models/%lld", (long long)candidate)->json, "/activated")));
+    const char *before = tc_str(bb_get("/v1/models/%lld", (long long)ac)->json, "/activated");
+    ck_assert_ptr_nonnull(before);
+
+    struct bb_reply *r = bb_json("POST", "{\"model\": \"kb\"}", "/v1/hardware/two/activate");
+    bb_status(r, 200);
+    ck_assert_int_eq(tc_int(r->json, "/id", 0), kb_of("fam"));
+    ck_assert(json_is_null(tc_at(bb_get("/v1/hardware/two")->json, "/active_model")));
+    ck_assert_int_eq(tc_int(answered_by("two", ""), "/id", 0), kb_of("fam"));
+    bb_status(bb_json("POST", "{\"model\": \"kb\"}", "/v1/hardware/two/activate"), 200); /* no error */
+
+    bb_status(bb_json("POST", bb_printf("{\"model\": %lld}", (long long)candidate).p, "/v1/hardware/two/activate"),
+              200);
+    bb_status(bb_json("POST", bb_printf("{\"model\": %lld}", (long long)ac).p, "/v1/hardware/two/activate"), 200);
+    ck_assert_int_eq(tc_int(answered_by("two", ""), "/id", 0), ac);
+    const char *after = tc_str(bb_get("/v1/models/%lld", (long long)ac)->json, "/activated"),
+               *other = tc_str(bb_get("/v1/models/%lld", (long long)candidate)->json, "/activated");
+    ck_assert_str_gt(other, before);
+    ck_assert_str_gt(after, other);
+    bb_problem(bb_json("POST", "{\"model\": \"ac\"}", "/v1/hardware/two/activate"), 400, "bad-parameter");
+    bb_problem(bb_json("POST", "{\"model\": \"kb\"}", "/v1/families/fam/activate"), 400, "bad-parameter");
+}
+END_TEST
+
 START_TEST(an_activation_of_what_is_no_knowledge_base_is_refused)
 {
     long long ac = tc_int(bb_get("/v1/hardware/one")->json, "/active_model", 0), kb = kb_of("fam");
@@ -328,6 +359,7 @@ int main(void)
     tcase_add_test(tc, knowledge_that_does_not_help_is_kept_out);
     tcase_add_test(tc, pretraining_makes_a_knowledge_base_of_several_sources);
     tcase_add_test(tc, a_candidate_knowledge_base_is_activated_and_rolled_back);
+    tcase_add_test(tc, hardware_goes_back_to_the_knowledge_of_its_family);
     tcase_add_test(tc, an_activation_of_what_is_no_knowledge_base_is_refused);
     tc = bb_case(s, "refused", bb_slow() ? 300 : 60);
     tcase_add_test(tc, cpus_and_gpus_share_no_family);

@@ -256,8 +256,12 @@ START_TEST(etag_changes_with_the_active_model)
     const char *before = bb_header(bb_get("%s", path), "ETag");
     activate(older);
     ck_assert_str_ne(bb_header(bb_get("%s", path), "ETag"), before);
-    activate(newer);
-    ck_assert_str_eq(bb_header(bb_get("%s", path), "ETag"), before);
+    const char *between = bb_header(bb_get("%s", path), "ETag");
+    activate(newer); /* which is told by `activated` */
+    const char *after = bb_header(bb_get("%s", path), "ETag");
+    ck_assert_str_ne(after, before);
+    ck_assert_str_ne(after, between);
+    ck_assert_str_eq(bb_header(bb_get("%s", path), "ETag"), after);
 }
 END_TEST
 

@@ -117,6 +117,33 @@ START_TEST(related_hardware_starts_warm_and_teaches)
 }
 END_TEST
 
+START_TEST(hardware_that_was_measured_on_few_tasks_teaches_nobody)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    size_t n = 0, n_valid = 0;
+    for (int few = 0; few < 5; few++) {
+        const uint32_t task = j.b.ds.task[j.b.train_set.programs[n]];
+        while (n < j.b.train_set.n && j.b.ds.task[j.b.train_set.programs[n]] == task)
+            n++;
+    }
+    while (n_valid < j.b.valid_set.n &&
+           j.b.ds.task[j.b.valid_set.programs[n_valid]] == j.b.ds.task[j.b.valid_set.programs[0]])
+        n_valid++;
+    j.adapt.train.n = n;
+    j.adapt.valid.n = n_valid;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_uint_eq(s.verdict.concordance.tasks, 6);
+    ck_assert(tk_adapt_few(&s) && tk_adapt_from_kb(&s) && s.activated);
+    ck_assert_int_eq(s.attempts, 0);
+    ck_assert_ptr_null(s.new_kb);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
 START_TEST(bad_knowledge_is_kept_out_both_ways)
 {
     struct job j;
@@ -432,7 +459,9 @@ START_TEST(a_contest_with_a_committee_ends_the_same_however_it_is_run)
     ck_assert_ptr_nonnull(mkdtemp(dir));
     job_init_wide(&j);
     for (int threads = 1; threads <= 2; threads++) {
-        struct tk_adapt_state s = {.phase = TK_PHASE_LEARN, .verdict = {.gate = TK_GATE_UNSURE}}, again = {0};
+        struct tk_adapt_state s = {.phase = TK_PHASE_LEARN,
+                                   .verdict = {.gate = TK_GATE_UNSURE, .concordance.tasks = TK_PROBE_TASKS}},
+                              again = {0};
         struct saver k = {dir, 1};
         j.adapt.run.threads = threads;
         j.adapt.checkpoint = save;
@@ -580,6 +609,7 @@ int main(void)
     tcase_set_timeout(c, 240);
     tcase_add_test(c, without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not);
     tcase_add_test(c, related_hardware_starts_warm_and_teaches);
+    tcase_add_test(c, hardware_that_was_measured_on_few_tasks_teaches_nobody);
     tcase_add_test(c, bad_knowledge_is_kept_out_both_ways);
     tcase_add_test(c, a_small_hold_out_does_not_bring_back_what_the_gate_refused);
     tcase_add_test(c, nobody_is_judged_by_nothing);

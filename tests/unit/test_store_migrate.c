@@ -143,6 +143,26 @@ START_TEST(families_of_the_third_schema_get_the_kind_of_their_hardware)
 }
 END_TEST
 
+START_TEST(models_of_the_fourth_schema_that_are_active_were_activated)
+{
+    static const char filled[] =
+        "INSERT INTO model (id, role, owner, features_version, state, job, records, tasks, created, sha256, parents, "
+        "metrics, calibration) VALUES (1, 'kb', 'f', 't', 's', 0, 0, 0, 7, '', '[]', '{}', 0), "
+        "(2, 'ac', 'x', 't', 's', 0, 0, 0, 8, '', '[]', '{}', 0), (3, 'ac', 'x', 't', 's', 0, 0, 0, 9, '', '[]', '{}', "
+        "0);"
+        "INSERT INTO family (id, name, kb_model, created) VALUES (1, 'f', 1, 1);"
+        "INSERT INTO hardware (id, name, family, kind, target, descriptor, active_model, created) "
+        "VALUES (3, 'x', 1, 'gpu', 'cuda', '{}', 2, 1)";
+    struct tp_err e;
+    ck_assert_int_eq(st_migrate(&db, st_migrations, 4, &e), 0);
+    ck_assert_msg(st_db_exec(&db, filled, &e) == 0, "%s", e.detail);
+    ck_assert_msg(st_migrate(&db, st_migrations, st_migrations_n, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(ask("SELECT activated FROM model WHERE id = 1"), 7000);
+    ck_assert_int_eq(ask("SELECT activated FROM model WHERE id = 2"), 8000);
+    ck_assert_int_eq(ask("SELECT activated IS NULL FROM model WHERE id = 3"), 1);
+}
+END_TEST
+
 START_TEST(versions_count_up_from_one)
 {
     for (int i = 0; i < st_migrations_n; i++)
@@ -163,6 +183,7 @@ int main(void)
     tcase_add_test(t, models_of_the_first_schema_get_room_for_offsets);
     tcase_add_test(t, the_second_schema_gets_a_pool_and_keeps_its_measurements);
     tcase_add_test(t, families_of_the_third_schema_get_the_kind_of_their_hardware);
+    tcase_add_test(t, models_of_the_fourth_schema_that_are_active_were_activated);
     tcase_add_test(t, versions_count_up_from_one);
     suite_add_tcase(s, t);
     return sf_main(s);
