@@ -166,7 +166,7 @@ static int teach(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     o.lambda = a->kd.lambda * pow(TK_LAMBDA_FACTOR, s->attempts);
     int rc = tk_teach(a->kb, s->ac, &a->train, &a->valid, &o, &a->run, &new, &told, e);
     if (rc == 0)
-        rc = tk_accept(a->kb->model, new->model, a->older, a->n_older, &a->valid, &a->run, NULL, NULL, &acceptance, e);
+        rc = tk_accept(a->kb->model, new->model, a->older, a->n_older, &a->valid, &a->run, &acceptance, e);
     if (rc == 0 && a->valid.n)
         rc = tk_measure(new->model, &a->valid, &a->run, &s->new_kb_metrics, e);
     if (rc) {
@@ -264,8 +264,8 @@ int tk_adapt(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *
     int rc = check(a, e);
     while (rc == 0 && s->phase != TK_PHASE_DONE) {
         rc = run_phase(a, s, e);
-        if (rc == 0 && a->checkpoint)
-            rc = a->checkpoint(a->checkpoint_arg, s);
+        if (rc == 0 && a->checkpoint && (rc = a->checkpoint(a->checkpoint_arg, s)))
+            tp_fail(e, (enum tp_code) - rc, "the state after a phase could not be kept");
     }
     return rc;
 }

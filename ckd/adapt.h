@@ -38,13 +38,13 @@ struct tk_adapt {
     const struct tk_kb *kb;          /* of its family; NULL: there is none, the AC becomes one */
     const struct tm_model *champion; /* present AC; NULL: none */
     struct tk_set probe;             /* first measurements; n = 0: the gate looks at train and valid together */
-    struct tk_set train, valid; /* of one dataset; valid: tk_holdout_split(). valid.n = 0: the AC is used when there
-                                   is no champion, and no one is compared */
-    const struct tk_set *older; /* probe sets of the hardware that kb has learned */
-    uint32_t n_older;           /* <= TK_OLDER_MAX */
-    bool keep_kb;               /* true: stop after the AC, the knowledge base learns nothing */
-    bool kb_only;               /* true: only the knowledge base is wanted, so no AC that could not teach it is made */
-    uint32_t folds;             /* of a warm start: tk_cross_fit(); default TK_FOLDS */
+    struct tk_set train, valid;   /* of one dataset; valid: tk_holdout_split(). valid.n = 0: the AC is used when there
+                                     is no champion, and no one is compared */
+    const struct tk_older *older; /* of the hardware that kb has learned */
+    uint32_t n_older;             /* <= TK_OLDER_MAX */
+    bool keep_kb;                 /* true: stop after the AC, the knowledge base learns nothing */
+    bool kb_only;   /* true: only the knowledge base is wanted, so no AC that could not teach it is made */
+    uint32_t folds; /* of a warm start: tk_cross_fit(); default TK_FOLDS */
     struct tk_learn_opts scratch, cl, kd;
     struct tk_run run;
     /* After each phase, with the state as it will be saved; may be NULL. Non-zero ends the job with that code. */

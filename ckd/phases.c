@@ -38,6 +38,7 @@ void tk_kd_defaults(struct tk_learn_opts *o)
     *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA};
     tm_train_defaults(&o->train);
     o->train.epochs = KD_EPOCHS;
+    o->train.keep_last = true;
     o->train.rate = TM_RATE_STEPS;
     o->train.period = KD_PERIOD;
     o->train.lr = 7e-4;
@@ -177,26 +178,47 @@ int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk
     return rc;
 }
 
-int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_set *older, uint32_t n,
-              const struct tk_set *valid, const struct tk_run *run, struct tm_metrics *before, struct tm_metrics *after,
-              struct tk_acceptance *out, struct tp_err *e)
+/* What the candidate loses of one older hardware. */
+static int losses(const struct tm_model *old, const struct tm_model *candidate, const struct tk_older *o,
+                  const struct tk_run *run, double *top1, double *pairwise, struct tp_err *e)
+{
+    const struct tk_set *part[2] = {&o->learned, &o->held_out};
+    double tasks = 0, parts = 0;
+    *top1 = *pairwise = 0;
+    for (int i = 0; i < 2; i++) {
+        struct tm_metrics was, is;
+        int rc = part[i]->n ? tk_measure(old, part[i], run, &was, e) : 0;
+        if (rc == 0 && part[i]->n)
+            rc = tk_measure(candidate, part[i], run, &is, e);
+        if (rc)
+            return rc;
+        if (part[i]->n == 0 || was.tasks == 0)
+            continue;
+        *top1 += was.tasks * (was.top1_mean - is.top1_mean);
+        *pairwise += was.pairwise - is.pairwise;
+        tasks += was.tasks;
+        parts++;
+    }
+    *top1 /= tasks; /* NaN without any */
+    *pairwise /= parts;
+    return 0;
+}
+
+int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_older *older, uint32_t n,
+              const struct tk_set *valid, const struct tk_run *run, struct tk_acceptance *out, struct tp_err *e)
 {
     struct tk_acceptance a = {.drop = NAN, .pairwise_drop = NAN, .gain = NAN};
     struct tm_metrics was, is;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        if ((rc = tk_measure(old, &older[i], run, &was, e)) || (rc = tk_measure(candidate, &older[i], run, &is, e)))
+        double drop, pairwise;
+        if ((rc = losses(old, candidate, &older[i], run, &drop, &pairwise, e)))
             return rc;
-        if (before)
-            before[i] = was;
-        if (after)
-            after[i] = is;
-        const double drop = was.top1_mean - is.top1_mean;
         if (isnan(a.drop) || drop > a.drop) {
             a.drop = drop;
             a.worst = i;
         }
-        a.pairwise_drop = fmax(a.pairwise_drop, was.pairwise - is.pairwise); /* of NaN and a number: the number */
+        a.pairwise_drop = fmax(a.pairwise_drop, pairwise); /* of NaN and a number: the number */
     }
     if (valid->n) {
         if ((rc = tk_measure(old, valid, run, &was, e)) || (rc = tk_measure(candidate, valid, run, &is, e)))

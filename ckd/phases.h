@@ -60,21 +60,26 @@ int tk_teach(const struct tk_kb *kb, const struct tm_model *ac, const struct tk_
 enum { TK_OLDER_MAX = 256 };
 #define TK_TOP1_DROP     0.02
 #define TK_PAIRWISE_DROP 0.01
+/* What a hardware that was taught before must not lose: programs of tasks that the knowledge base was trained on, and
+ * of tasks that were held out then. Either may be empty. */
+struct tk_older {
+    struct tk_set learned, held_out;
+};
 struct tk_acceptance {
     bool accepted;
-    uint32_t worst; /* index of the older hardware that loses most; 0 when there is none */
-    double drop;    /* its loss of top-1 (mean over tasks), positive = worse; NaN when there is no older hardware */
+    uint32_t worst;       /* index of the older hardware that loses most; 0 when there is none */
+    double drop;          /* its loss of top-1, positive = worse; NaN when there is no older hardware */
     double pairwise_drop; /* the largest loss of pairwise accuracy, whoever's it is; NaN as above */
     double gain;          /* quality (tk_quality()) of the candidate less that of the old on the new hardware's held-out
                              programs; NaN without any */
     char reason[160];
 };
-/* May `candidate` take old's place? older[i]: probe set of each hardware taught before. It may when no older hardware
- * loses more than TK_TOP1_DROP of top-1 or TK_PAIRWISE_DROP of pairwise accuracy. before[i], after[i] (may be NULL):
- * metrics on older[i]. */
-int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_set *older, uint32_t n,
-              const struct tk_set *valid, const struct tk_run *run, struct tm_metrics *before, struct tm_metrics *after,
-              struct tk_acceptance *out, struct tp_err *e);
+/* May `candidate` take old's place? older[i]: of each hardware taught before. It may when no older hardware loses more
+ * than TK_TOP1_DROP of top-1, mean over all its tasks (on few, that of one decides), or TK_PAIRWISE_DROP of pairwise
+ * accuracy, mean of the two sets: what was learned is known by heart, so any step away loses some of it though new
+ * tasks lose nothing; and what was held out is little. */
+int tk_accept(const struct tm_model *old, const struct tm_model *candidate, const struct tk_older *older, uint32_t n,
+              const struct tk_set *valid, const struct tk_run *run, struct tk_acceptance *out, struct tp_err *e);
 /* An accepted candidate settles: F* <- TK_FISHER_KEEP F* + the Fisher information on `learned`, anchor <- weights,
  * phases + 1. */
 int tk_settle(struct tk_kb *kb, const struct tk_set *learned, const struct tk_run *run, struct tp_err *e);

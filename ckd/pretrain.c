@@ -13,14 +13,8 @@ void tk_pretrain_defaults(struct tk_pretrain *p)
     tk_kd_defaults(&p->kd);
 }
 
-/* The held-out programs of a source, or else those it trained on. */
-static struct tk_set probe_of(const struct tk_source *s)
-{
-    return s->valid.n ? s->valid : s->train;
-}
-
 /* What source i makes of kb (NULL: there is none): s->new_kb, or NULL when it is refused. */
-static int learn(const struct tk_pretrain *p, uint32_t i, const struct tk_kb *kb, const struct tk_set *older,
+static int learn(const struct tk_pretrain *p, uint32_t i, const struct tk_kb *kb, const struct tk_older *older,
                  uint32_t n_older, struct tk_adapt_state *s, struct tp_err *e)
 {
     const struct tk_adapt a = {.kind = p->kind,
@@ -63,7 +57,7 @@ static int learn_start(const struct tk_pretrain *p, struct tk_kb *kb, struct tp_
 int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bool *refused, struct tk_kb **out,
                 struct tp_err *e)
 {
-    struct tk_set *older = tm_alloc(p->n, sizeof *older);
+    struct tk_older *older = tm_alloc(p->n, sizeof *older); /* of the sources that were learned */
     uint32_t n_older = 0;
     int rc = 0;
     if (!older)
@@ -75,19 +69,19 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
         struct tk_adapt_state s = {0};
         if (i < done) {
             if (!refused[i])
-                older[n_older++] = probe_of(&p->sources[i]);
+                older[n_older++] = (struct tk_older){p->sources[i].train, p->sources[i].valid};
             continue;
         }
         if ((rc = learn(p, i, kb, older, n_older, &s, e)) == 0) {
             refused[i] = !s.new_kb;
             if (s.new_kb) {
-                older[n_older++] = probe_of(&p->sources[i]);
+                older[n_older++] = (struct tk_older){p->sources[i].train, p->sources[i].valid};
                 tk_kb_free(kb);
                 kb = s.new_kb;
                 s.new_kb = NULL;
             }
-            if (p->checkpoint)
-                rc = p->checkpoint(p->checkpoint_arg, kb, i + 1);
+            if (p->checkpoint && (rc = p->checkpoint(p->checkpoint_arg, kb, i + 1)))
+                tp_fail(e, (enum tp_code) - rc, "the state after source \"%s\" could not be kept", p->sources[i].name);
         }
         tk_adapt_state_free(&s);
     }

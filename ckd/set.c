@@ -1,6 +1,7 @@
 /* Scores and sizes of sets of programs (ckd/set.h). */
 #include "ckd/set.h"
 
+#include "model/infer.h"
 #include "model/shards.h"
 
 int tk_scores(const struct tm_model *m, const struct tk_set *s, int threads, double *out, struct tp_err *e)
@@ -10,6 +11,9 @@ int tk_scores(const struct tm_model *m, const struct tk_set *s, int threads, dou
     int rc;
     if (m->features != s->ds->features || m->h.features != s->ds->cols || m->h.summary != s->ds->summary_cols)
         return tp_fail(e, TP_E_FEATURES_MISMATCH, "the model and the programs are encoded by different features");
+    if (tm_hyper_published(&m->h) && tm_predict_dataset(m, s->ds, s->programs, s->n, NULL, NULL, out) == 0)
+        return 0;
+    /* a network that the engine does not run */
     if ((rc = tm_params_init(&p, &m->h, m->w, e)))
         return rc;
     if (!(shards = tm_shards_new(m->n, threads)) || tm_shards_predict(shards, &p, s->ds, s->programs, s->n, out, NULL))

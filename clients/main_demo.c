@@ -25,7 +25,7 @@ struct demo {
     const char *binary, *logs_dir, *batches_dir;
     bool keep_running;
     int epochs;           /* 0: the daemon chooses */
-    double train_seconds; /* given to the daemon as max_seconds */
+    double train_seconds; /* given to the daemon as max_seconds; 0: no limit */
     bool knows;           /* the family had knowledge before anything was measured */
     struct demo_rank before[KEPT], after[KEPT];
     struct demo_screen screen;
@@ -198,7 +198,8 @@ static int train(struct demo *d, struct tc_err *e)
     d->train_began = tc_now();
     if (tc_json(d->http, "POST", "/v1/hardware/" HARDWARE "/retrain", body, &job, e))
         goto out;
-    if (tc_job_wait(d->http, tc_int(job, "/id", 0), d->train_seconds * 3 + 60, on_progress, d, &end, e))
+    if (tc_job_wait(d->http, tc_int(job, "/id", 0), d->train_seconds > 0 ? d->train_seconds * 3 + 60 : 1800,
+                    on_progress, d, &end, e))
         goto out;
     demo_progress_end(&d->screen);
     const char *state = tc_str(end, "/state");
@@ -430,7 +431,7 @@ static void usage(FILE *f)
             "  --logs DIR         Ansor tuning logs of one kind of hardware, *.json (tests/data/demo)\n"
             "  --batches DIR      whole search calls for the speed figure (LOGS/../batches)\n"
             "  --epochs N         passes over the data (the daemon chooses)\n"
-            "  --train-seconds S  upper limit of training (45)\n"
+            "  --train-seconds S  upper limit of training (none; with one, the figures depend on the clock)\n"
             "  --keep-running     leave the daemon running and say how to talk to it and how to stop it\n");
 }
 
@@ -495,7 +496,7 @@ int main(int argc, char **argv)
 {
     char batches[4096];
     struct tc_err e = {{0}};
-    struct demo d = {.binary = "build/tcld", .logs_dir = "tests/data/demo", .train_seconds = 45};
+    struct demo d = {.binary = "build/tcld", .logs_dir = "tests/data/demo"};
     int rc = parse_options(&d, argc, argv);
     if (rc)
         return rc;

@@ -226,7 +226,7 @@ static int adapt(struct run *x, struct tp_err *e)
     a.champion = x->rival != NULL ? x->rival->model : NULL;
     a.train = (struct tk_set){x->set.data.ds, x->set.train, x->set.n_train};
     a.valid = (struct tk_set){x->set.data.ds, x->set.valid, x->set.n_valid};
-    a.older = x->older.set;
+    a.older = x->older.of;
     a.n_older = x->older.n;
     a.keep_kb = x->params.never;
     a.run = (struct tk_run){
@@ -410,25 +410,42 @@ out:
     return rc;
 }
 
-/* What every older hardware loses or wins by the new knowledge base: an array. */
-static int put_older(struct run *x, struct tp_buf *b, struct tp_err *e)
+static int put_one(const struct run *x, uint32_t i, struct tp_buf *b, struct tp_err *e)
 {
     struct tk_run run = {.seed = 1, .threads = 1};
+    const struct tk_older *o = &x->older.of[i];
     struct tm_metrics before, after;
+    size_t n = o->learned.n + o->held_out.n;
+    uint32_t *all = malloc((n > 0 ? n : 1) * sizeof *all);
+    int rc = 0;
+
+    if (all == NULL)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory to measure older hardware");
+    memcpy(all, o->learned.programs, o->learned.n * sizeof *all);
+    memcpy(all + o->learned.n, o->held_out.programs, o->held_out.n * sizeof *all);
+    rc = tk_measure(x->kb->model, &(struct tk_set){o->learned.ds, all, n}, &run, &before, e);
+    if (rc == 0)
+        rc = tk_measure(x->s.new_kb->model, &(struct tk_set){o->learned.ds, all, n}, &run, &after, e);
+    free(all);
+    if (rc != 0)
+        return rc;
+    tp_buf_printf(b, "{\"hardware\": \"%s\", \"before\": ", x->older.name[i]);
+    td_put_brief(b, &before);
+    tp_buf_puts(b, ", \"after\": ");
+    td_put_brief(b, &after);
+    tp_buf_putc(b, '}');
+    return 0;
+}
+
+/* What every older hardware loses or wins by the new knowledge base: an array. */
+static int put_older(const struct run *x, struct tp_buf *b, struct tp_err *e)
+{
     int rc = 0;
 
     tp_buf_putc(b, '[');
     for (uint32_t i = 0; i < x->older.n && x->kb != NULL && rc == 0; i++) {
-        rc = tk_measure(x->kb->model, &x->older.set[i], &run, &before, e);
-        if (rc == 0)
-            rc = tk_measure(x->s.new_kb->model, &x->older.set[i], &run, &after, e);
-        if (rc != 0)
-            break;
-        tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"before\": ", i > 0 ? ", " : "", x->older.name[i]);
-        td_put_brief(b, &before);
-        tp_buf_puts(b, ", \"after\": ");
-        td_put_brief(b, &after);
-        tp_buf_putc(b, '}');
+        tp_buf_puts(b, i > 0 ? ", " : "");
+        rc = put_one(x, i, b, e);
     }
     tp_buf_putc(b, ']');
     return rc;

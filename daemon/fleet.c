@@ -69,12 +69,12 @@ void td_members_free(struct td_members *m)
 void td_older_free(struct td_older *o)
 {
     for (uint32_t i = 0; i < o->n; i++) {
+        free((void *)o->of[i].learned.programs);
+        free((void *)o->of[i].held_out.programs);
         td_train_data_free(&o->data[i]);
-        free(o->programs[i]);
     }
-    free(o->set);
+    free(o->of);
     free(o->data);
-    free(o->programs);
     free(o->name);
     *o = (struct td_older){0};
 }
@@ -85,6 +85,9 @@ static int add_older(struct st_reader *r, const struct st_hardware *hw, enum tcl
 {
     struct td_train_want want = {.hw = hw, .features = features, .probe = true};
     struct td_train_data *data = &o->data[o->n];
+    uint32_t *learned = NULL, *held_out = NULL;
+    size_t n_learned, n_held_out;
+    bool by_record;
     int rc = td_train_load(r, &want, data, e);
 
     if (rc != 0)
@@ -93,16 +96,24 @@ static int add_older(struct st_reader *r, const struct st_hardware *hw, enum tcl
         td_train_data_free(data);
         return 0;
     }
-    o->programs[o->n] = tm_alloc(data->ds->n, sizeof **o->programs);
-    if (o->programs[o->n] == NULL) {
-        td_train_data_free(data);
-        return tp_fail(e, TP_E_NO_MEMORY, "no memory for probe sets");
+    if ((learned = tm_alloc(data->ds->n, sizeof *learned)) == NULL ||
+        (held_out = tm_alloc(data->ds->n, sizeof *held_out)) == NULL) {
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for probe sets");
+        goto out;
     }
-    for (uint32_t i = 0; i < data->ds->n; i++)
-        o->programs[o->n][i] = i;
-    o->set[o->n] = (struct tk_set){data->ds, o->programs[o->n], data->ds->n};
+    /* the tasks decide, and all of them are there: so the split is that of the training */
+    rc = tk_holdout_split(data->ds, (const uint8_t(*)[16])data->key, learned, &n_learned, held_out, &n_held_out,
+                          &by_record, e);
+    if (rc != 0)
+        goto out;
+    o->of[o->n] = (struct tk_older){{data->ds, learned, n_learned}, {data->ds, held_out, n_held_out}};
     memcpy(o->name[o->n++], hw->name, sizeof hw->name);
     return 0;
+out:
+    td_train_data_free(data);
+    free(learned);
+    free(held_out);
+    return rc;
 }
 
 int td_older_load(struct st_reader *r, const char *family, const char *except, enum tclfeat_set features,
@@ -114,8 +125,8 @@ int td_older_load(struct st_reader *r, const char *family, const char *except, e
 
     if (rc != 0)
         return rc;
-    if ((o.set = tm_alloc(m.n, sizeof *o.set)) == NULL || (o.data = tm_alloc(m.n, sizeof *o.data)) == NULL ||
-        (o.programs = tm_alloc(m.n, sizeof *o.programs)) == NULL || (o.name = tm_alloc(m.n, sizeof *o.name)) == NULL)
+    if ((o.of = tm_alloc(m.n, sizeof *o.of)) == NULL || (o.data = tm_alloc(m.n, sizeof *o.data)) == NULL ||
+        (o.name = tm_alloc(m.n, sizeof *o.name)) == NULL)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for probe sets");
     for (size_t i = 0; i < m.n && o.n < TK_OLDER_MAX && rc == 0; i++)
         if (except == NULL || strcmp(m.v[i].name, except) != 0)

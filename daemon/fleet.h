@@ -18,9 +18,8 @@ void td_members_free(struct td_members *m);
 
 /* ---- probe sets: what a knowledge base must not forget ---- */
 struct td_older {
-    struct tk_set *set; /* [n] */
+    struct tk_older *of; /* [n] */
     struct td_train_data *data;
-    uint32_t **programs;
     char (*name)[ST_ID_MAX + 1];
     uint32_t n; /* <= TK_OLDER_MAX */
 };

@@ -247,6 +247,10 @@ static int load(struct run *x, struct tp_err *e)
     td_job_phase(x->job, &x->state, "load", 0);
     if (x->present_id != 0)
         rc = td_registry_load_kb(x->d->registry, x->reader, x->present_id, &x->present, e);
+    if (rc == -TP_E_BAD_WEIGHTS || rc == -TP_E_FEATURES_MISMATCH) { /* any new one is better than that */
+        td_log(TD_WARNING, "knowledge-unusable", TD_I("model", x->present_id), TD_S("reason", e->detail));
+        rc = 0;
+    }
     for (; x->loaded < x->n && rc == 0; x->loaded += rc == 0) {
         struct td_train_want want = {.hw = x->source[x->loaded].hw,
                                      .features = td_dialect_features(x->hw.name),
@@ -354,9 +358,9 @@ static int forgets(struct run *x, struct tk_acceptance *a, struct tp_err *e)
         for (uint32_t k = 0; k < x->n; k++)
             source |= strcmp(x->source[k].hw->name, x->older.name[i]) == 0;
         if (!source) /* only the sets are looked at */
-            x->older.set[kept++] = x->older.set[i];
+            x->older.of[kept++] = x->older.of[i];
     }
-    return tk_accept(x->present->model, x->kb->model, x->older.set, kept, &none, &run, NULL, NULL, a, e);
+    return tk_accept(x->present->model, x->kb->model, x->older.of, kept, &none, &run, a, e);
 }
 
 static int judge(struct run *x, struct tp_err *e)
@@ -376,7 +380,10 @@ static int judge(struct run *x, struct tp_err *e)
         snprintf(v->reason, sizeof v->reason, "Only a candidate was asked for.");
     } else if (x->present == NULL) {
         snprintf(v->reason, sizeof v->reason, "The family had no knowledge base.");
-    } else if (!(gain >= -TK_MARGIN)) {
+    } else if (isnan(gain)) {
+        v->decision = TK_KEPT_CHAMPION;
+        snprintf(v->reason, sizeof v->reason, "Nothing that was held out tells the two apart.");
+    } else if (gain < -TK_MARGIN) {
         v->decision = TK_KEPT_CHAMPION;
         snprintf(v->reason, sizeof v->reason,
                  "Quality on the sources' held-out programs changes by %+.4f (limit %.3f).", gain, -TK_MARGIN);
@@ -444,8 +451,9 @@ static int publish(struct run *x, struct tp_err *e)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a knowledge base");
     x->active = x->verdict.decision == TK_ACTIVATED;
     for (uint32_t i = 0; i < x->n && x->active && rc == 0; i++)
-        if (!x->refused[i])
-            rc = td_probe_keep(x->d->store, x->source[i].hw, &x->source[i].set, (uint64_t)x->params.seed, e);
+        if (!x->refused[i] && (rc = td_probe_keep(x->d->store, x->source[i].hw, &x->source[i].set,
+                                                  (uint64_t)x->params.seed, e)) == -TP_E_UNKNOWN_HARDWARE)
+            rc = 0; /* deleted meanwhile */
     if (rc == 0 && td_job_cancelled(x->job))
         rc = tp_fail(e, TP_E_CANCELLED, "cancelled");
     if (rc == 0)

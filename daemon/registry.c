@@ -114,7 +114,7 @@ static void sweep_locked(struct td_registry *g)
 struct page {
     int n;
     struct item {
-        char name[ST_ID_MAX + 1], family[ST_ID_MAX + 1];
+        char name[ST_ID_MAX + 1];
         int64_t active;
     } item[PAGE];
 };
@@ -128,8 +128,22 @@ static int collect(void *arg, const struct st_hardware *h)
         return 1;
     x = &p->item[p->n++];
     memcpy(x->name, h->name, sizeof x->name);
-    memcpy(x->family, h->family, sizeof x->family);
     x->active = h->active_model;
+    return 0;
+}
+
+struct families {
+    int n;
+    struct st_family item[PAGE];
+};
+
+static int collect_family(void *arg, const struct st_family *f)
+{
+    struct families *p = arg;
+
+    if (p->n == PAGE)
+        return 1;
+    p->item[p->n++] = *f;
     return 0;
 }
 
@@ -182,14 +196,36 @@ static int load_slot(struct td_registry *g, const char *role, const char *owner,
         x->present = s;
         return 0;
     }
-    if (rc == -TP_E_NO_MEMORY)
+    if (rc == -TP_E_NO_MEMORY || (x = td_slot_locked(g, role, owner, true)) == NULL)
         return td_registry_no_memory(e);
+    x->unusable = id;
     if (bad->fn != NULL)
         bad->fn(bad->arg, id, &why);
     return 0;
 }
 
-static int load_all(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
+/* Also of families that have no hardware at the moment. */
+static int load_families(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
+{
+    struct families *p = calloc(1, sizeof *p);
+    char after[ST_ID_MAX + 1] = "";
+    int rc = 0;
+
+    if (p == NULL)
+        return td_registry_no_memory(e);
+    do {
+        p->n = 0;
+        rc = st_family_list(g->write_reader, after, PAGE, collect_family, p, e);
+        for (int i = 0; i < p->n && rc == 0; i++)
+            rc = load_slot(g, "kb", p->item[i].name, p->item[i].kb_model, bad, e);
+        if (p->n > 0)
+            memcpy(after, p->item[p->n - 1].name, sizeof after);
+    } while (rc == 0 && p->n == PAGE);
+    free(p);
+    return rc;
+}
+
+static int load_hardware(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
 {
     struct page *p = calloc(1, sizeof *p);
     char after[ST_ID_MAX + 1] = "";
@@ -202,13 +238,8 @@ static int load_all(struct td_registry *g, const struct on_error *bad, struct tp
         rc = st_hardware_list(g->write_reader, after, PAGE, collect, p, e);
         for (int i = 0; i < p->n && rc == 0; i++) {
             const struct item *x = &p->item[i];
-            int64_t kb = 0;
 
             rc = load_slot(g, "ac", x->name, x->active, bad, e);
-            if (rc == 0)
-                rc = st_family_kb(g->write_reader, x->family, &kb, e);
-            if (rc == 0)
-                rc = load_slot(g, "kb", x->family, kb, bad, e);
         }
         if (p->n > 0)
             memcpy(after, p->item[p->n - 1].name, sizeof after);
@@ -246,7 +277,9 @@ int td_registry_new(const char *models_dir, struct st_store *s,
     if (rc == 0)
         rc = st_reader_new(s, &g->load_reader, e);
     if (rc == 0)
-        rc = load_all(g, &bad, e);
+        rc = load_families(g, &bad, e);
+    if (rc == 0)
+        rc = load_hardware(g, &bad, e);
     if (rc != 0) {
         td_registry_free(g);
         return rc;
@@ -401,7 +434,9 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
                         struct td_snapshot **out, struct tp_err *e)
 {
     bool active = strcmp(which, "active") == 0, ac = strcmp(which, "ac") == 0, kb = strcmp(which, "kb") == 0;
+    const struct td_slot *slot;
     struct td_snapshot *s = NULL;
+    int64_t unusable = 0;
     long long id = 0;
 
     if (!active && !ac && !kb) {
@@ -418,11 +453,18 @@ int td_registry_acquire(struct td_registry *g, const char *hardware, const char 
         s = td_registry_by_id_locked(g, hardware, family, id);
     if (active || ac)
         s = present_locked(g, "ac", hardware);
-    if (s == NULL && (active || kb))
-        s = present_locked(g, "kb", family);
+    if (s == NULL && (active || kb) && (s = present_locked(g, "kb", family)) == NULL &&
+        (slot = td_slot_locked(g, "kb", family, false)) != NULL)
+        unusable = slot->unusable;
     pthread_mutex_unlock(&g->mu);
     if (s == NULL && id != 0)
         return load_by_id(g, hardware, family, id, out, e);
+    if (s == NULL && unusable != 0)
+        return tp_fail(e, TP_E_NO_MODEL,
+                       "knowledge base %" PRId64 " of family \"%s\" could not be loaded (the log of tcld's start tells "
+                       "why): POST another to /v1/families/%s/activate, or make one: POST {\"mode\": \"pretrain\"} to "
+                       "/v1/hardware/%s/retrain",
+                       unusable, family, family, hardware);
     if (s == NULL)
         return tp_fail(
             e, TP_E_NO_MODEL,

@@ -12,6 +12,7 @@ struct td_slot {
     struct td_slot *next;
     char role[8], owner[ST_ID_MAX + 1];
     struct td_snapshot *present, *previous; /* NULL none */
+    int64_t unusable; /* id of the model that should be present, but could not be loaded at the start; 0 none */
 };
 
 struct td_registry {

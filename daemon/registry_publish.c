@@ -20,6 +20,7 @@ static void swap_in(struct td_registry *g, struct td_slot *x, struct td_snapshot
     old = x->previous;
     x->previous = x->present;
     x->present = s;
+    x->unusable = 0;
     pthread_mutex_unlock(&g->mu);
     td_registry_release(old);
 }
@@ -78,7 +79,7 @@ static int take_slot(struct td_registry *g, struct publication *x, struct td_slo
 
     pthread_mutex_lock(&g->mu);
     *slot = td_slot_locked(g, x->row->role, x->row->owner, true);
-    present = *slot != NULL && (*slot)->present != NULL ? (*slot)->present->id : 0;
+    present = *slot == NULL ? 0 : (*slot)->present != NULL ? (*slot)->present->id : (*slot)->unusable;
     pthread_mutex_unlock(&g->mu);
     if (*slot == NULL)
         return td_registry_no_memory(e);

@@ -40,6 +40,11 @@ static int hold_out(const struct tl_ckd_hardware *h, const uint32_t *programs, s
     return rc;
 }
 
+struct parts {
+    uint32_t *train, *valid;
+    size_t n_train, n_valid;
+};
+
 static struct tk_set set_of(const struct tl_ckd_hardware *h, const uint32_t *programs, size_t n)
 {
     return (struct tk_set){h->split.d, programs, n};
@@ -75,11 +80,6 @@ static int score_all(const struct tl_ckd_here *k, const struct tm_model *m, int 
 
 /* ---- knowledge of the sources ---- */
 
-struct parts {
-    uint32_t *train, *valid;
-    size_t n_train, n_valid;
-};
-
 static int part(const struct tl_ckd_hardware *h, struct parts *p, struct tp_err *e)
 {
     p->train = tm_alloc(h->split.n_train, sizeof *p->train);
@@ -87,6 +87,16 @@ static int part(const struct tl_ckd_hardware *h, struct parts *p, struct tp_err 
     if (!p->train || !p->valid)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory to hold out programs");
     return hold_out(h, h->split.train, h->split.n_train, p->train, &p->n_train, p->valid, &p->n_valid, e);
+}
+
+int tl_ckd_know(struct tl_ckd_here *k, uint32_t h, const uint32_t *programs, size_t n, struct tp_err *e)
+{
+    const struct tl_ckd_hardware *hw = &k->d->hw[h];
+    struct parts p = {tm_alloc(n, sizeof *p.train), tm_alloc(n, sizeof *p.valid), 0, 0};
+    int rc = p.train && p.valid ? hold_out(hw, programs, n, p.train, &p.n_train, p.valid, &p.n_valid, e)
+                                : tp_fail(e, TP_E_NO_MEMORY, "no memory for older hardware");
+    k->known[h] = (struct tk_older){set_of(hw, p.train, p.n_train), set_of(hw, p.valid, p.n_valid)};
+    return rc;
 }
 
 /* The same network with a block that adds nothing: rows are embedded and summed. */
@@ -300,16 +310,30 @@ int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct 
     return rc;
 }
 
+static int all_of(const struct tk_older *o, struct tk_set *out, struct tp_err *e)
+{
+    const size_t n = o->learned.n, m = o->held_out.n;
+    uint32_t *all = tm_alloc(n + m, sizeof *all);
+    if (!all)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for older hardware");
+    memcpy(all, o->learned.programs, n * sizeof *all);
+    memcpy(all + n, o->held_out.programs, m * sizeof *all);
+    *out = (struct tk_set){o->learned.ds, all, n + m};
+    return 0;
+}
+
 int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e)
 {
-    struct tk_set set[TL_CKD_HARDWARE];
+    struct tk_set set[TL_CKD_HARDWARE] = {{0}};
     struct tm_model *m[TL_CKD_HARDWARE] = {NULL};
     const double began = tl_cpu_seconds();
     int rc = 0;
     *c = fresh(k);
-    memcpy(set, k->known, k->target * sizeof *set);
+    for (uint32_t h = 0; h < k->target && rc == 0; h++)
+        rc = all_of(&k->known[h], &set[h], e);
     set[k->target] = set_of(&k->d->hw[k->target], k->sample, k->n);
-    rc = tl_ckd_multi_task(set, k->target + 1, &k->o->source, &k->run, m, e);
+    if (rc == 0)
+        rc = tl_ckd_multi_task(set, k->target + 1, &k->o->source, &k->run, m, e);
     c->seconds = tl_cpu_seconds() - began;
     for (uint32_t h = 0; h <= k->target && rc == 0; h++)
         rc = score(k, m[h], h, &c->score[TL_CKD_AC][h], e);
@@ -321,6 +345,8 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
     }
     for (uint32_t h = 0; h <= k->target; h++)
         tm_model_free(m[h]);
+    for (uint32_t h = 0; h < k->target; h++)
+        free((void *)set[h].programs);
     return rc;
 }
 

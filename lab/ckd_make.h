@@ -14,8 +14,8 @@ struct tl_ckd_here {
     /* programs of the target at this budget, random and by the sampler; train and valid are parts of them */
     uint32_t *sample, *train, *valid;
     size_t n, n_train, n_valid;
-    struct tk_set known[TL_CKD_HARDWARE]; /* [target] what was measured of the hardware before: all of a source, the
-                                             random share of an earlier target */
+    struct tk_older known[TL_CKD_HARDWARE]; /* [target] what was measured of the hardware before: all of a source, the
+                                               random share of an earlier target. Its programs are owned */
 };
 
 bool tl_ckd_plain(enum tl_ckd_method m); /* of the ablation, without Mamba */
@@ -33,6 +33,8 @@ enum {
 struct tk_kb *tl_ckd_load_kb(const struct tl_ckd_here *k, const char *what, unsigned by);
 int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, const struct tk_kb *kb,
                    struct tp_err *e);
+/* Sets known[h] of programs[0..n). */
+int tl_ckd_know(struct tl_ckd_here *k, uint32_t h, const uint32_t *programs, size_t n, struct tp_err *e);
 /* The knowledge base of the transfer's sources, kept or made. */
 int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **out, struct tp_err *e);
 

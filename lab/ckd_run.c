@@ -123,8 +123,8 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
     if (by & TL_CKD_BY_CKD) {
         put_phase(&b, "cl", &o->cl);
         put_phase(&b, "kd", &o->kd);
-        tp_buf_printf(&b, ", folds %d, committee %g, drop %g %g, known by share", (int)TK_FOLDS, TK_COMMITTEE_BETA,
-                      TK_TOP1_DROP, TK_PAIRWISE_DROP);
+        tp_buf_printf(&b, ", folds %d, committee %g, drop %g %g, known by share, pairs of both", (int)TK_FOLDS,
+                      TK_COMMITTEE_BETA, TK_TOP1_DROP, TK_PAIRWISE_DROP);
     }
     if (by & TL_CKD_BY_RDU) {
         struct ts_opts s;
@@ -365,28 +365,26 @@ static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
     if (rc == 0 && (!(line.no_ewc = tk_kb_clone(line.kb)) || !(line.tuned = tk_kb_clone(line.kb)) ||
                     !(line.all = tk_kb_clone(line.kb))))
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for knowledge bases");
-    for (uint32_t h = 0; h < t->n_sources; h++)
-        k->known[h] = (struct tk_set){k->d->hw[h].split.d, k->d->hw[h].split.train, k->d->hw[h].split.n_train};
+    for (uint32_t h = 0; h < t->n_sources && rc == 0; h++)
+        rc = tl_ckd_know(k, h, k->d->hw[h].split.train, k->d->hw[h].split.n_train, e);
     for (k->hop = 0; k->target < t->n && rc == 0; k->hop++, k->target++) {
         const size_t n = k->d->hw[k->target].split.n_train;
-        uint32_t *drawn = tm_alloc(n, sizeof *drawn);
         k->budget = budget;
         k->sample = tm_alloc(n, sizeof *k->sample);
         k->train = tm_alloc(n, sizeof *k->train);
         k->valid = tm_alloc(n, sizeof *k->valid);
-        rc = drawn && k->sample && k->train && k->valid ? hop(k, p, &line, e)
-                                                        : tp_fail(e, TP_E_NO_MEMORY, "no memory for a sample");
-        if (rc == 0 && (rc = tl_ckd_choose_random(k, e)) == 0) {
-            memcpy(drawn, k->sample, k->n * sizeof *drawn);
-            k->known[k->target] = (struct tk_set){k->d->hw[k->target].split.d, drawn, k->n};
-        } else
-            free(drawn);
+        rc = k->sample && k->train && k->valid ? hop(k, p, &line, e)
+                                               : tp_fail(e, TP_E_NO_MEMORY, "no memory for a sample");
+        if (rc == 0 && (rc = tl_ckd_choose_random(k, e)) == 0)
+            rc = tl_ckd_know(k, k->target, k->sample, k->n, e);
         free(k->sample);
         free(k->train);
         free(k->valid);
     }
-    for (uint32_t h = t->n_sources; h < k->target; h++)
-        free((void *)k->known[h].programs);
+    for (uint32_t h = 0; h < TL_CKD_HARDWARE; h++) {
+        free((void *)k->known[h].learned.programs);
+        free((void *)k->known[h].held_out.programs);
+    }
     line_free(&line);
     return rc;
 }

@@ -17,7 +17,7 @@ static const struct {
     {"MS", "s", "an instruction of a MetaSchedule trace: instruction"},
 };
 
-static const double ERROR_COST = 1e10, NO_TIME = 1e9;
+static const double ERROR_COST = 1e10, NO_TIME = 1e9, SHORTEST = 1e-12; /* seconds */
 
 const char *tp_step_tag(enum tp_step_kind k)
 {
@@ -134,7 +134,7 @@ enum tp_label tp_record_label(const struct tp_record *r)
         double c = r->result.costs[i];
         if (c >= NO_TIME)
             return TP_LABEL_FAILURE;
-        positive &= c > 0;
+        positive &= c >= SHORTEST;
     }
     return positive ? TP_LABEL_VALID : TP_LABEL_NONE;
 }

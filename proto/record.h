@@ -97,9 +97,9 @@ void tp_record_free(struct tp_record *r);
  * the record without it (has_result false), good for a caller that ignores results. */
 int tp_record_parse(struct tp_record *r, const char *s, size_t n, struct tp_err *e);
 
-/* Is the result a valid label (error_no 0, at least one cost, each finite, > 0, < 1e9)? -> TP_LABEL_VALID.
+/* Is the result a valid label (error_no 0, at least one cost, each finite, >= 1e-12, < 1e9)? -> TP_LABEL_VALID.
  * A failure (error_no != 0, or a cost >= 1e9 with error_no 0)? -> TP_LABEL_FAILURE.
- * error_no 0 with empty, zero or negative costs, or no "r" at all -> TP_LABEL_NONE (not measured). */
+ * error_no 0 with no costs, lower ones (zero, negative) or no "r" at all -> TP_LABEL_NONE (not measured). */
 enum tp_label { TP_LABEL_NONE, TP_LABEL_VALID, TP_LABEL_FAILURE };
 enum tp_label tp_record_label(const struct tp_record *r);
 double tp_result_min_cost(const struct tp_result *r); /* minimum of the repeats, seconds; 1e10 when there is none */

@@ -157,10 +157,12 @@ struct st_moves {
     int64_t n[ST_CANDIDATE_STATES];
 };
 int st_candidates_moved(struct st_db *db, int64_t hw, const struct st_moves *m, struct tp_err *e);
-/* A measurement of the program came in (fresh), or one that was there already: closes its lease, moves it on. */
+/* A measurement of the program came in (fresh), or one that was there already: closes its lease, moves it on. One that
+ * was there already leaves another agent's lease alone while more are wanted. */
 struct st_measured {
     int64_t hardware, program;
     bool failure, fresh;
+    const char *agent; /* NULL: nobody is named */
 };
 int st_candidate_measured(struct st_db *db, const struct st_measured *x, struct st_moves *m, struct tp_err *e);
 struct st_candidate_row {

@@ -50,6 +50,16 @@ static int measured(struct st_db *db, int64_t hw, int64_t program, int64_t *n, s
     return rc < 0 ? rc : 0;
 }
 
+/* 1 when it is that agent's lease. */
+static int leased_by(struct st_db *db, int64_t lease, const char *agent, struct tp_err *e)
+{
+    struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_AGENT);
+    st_q_int(&q, lease);
+    st_q_text(&q, agent);
+    int64_t one;
+    return st_q_first(&q, &one, e);
+}
+
 struct found {
     int64_t id, repeat, lease;
     enum st_candidate_state state;
@@ -117,6 +127,8 @@ int st_candidate_measured(struct st_db *db, const struct st_measured *x, struct 
         return 0;
     if (c.repeat > 1 && (rc = measured(db, x->hardware, x->program, &n, e)) < 0)
         return rc;
+    if (!x->fresh && n < c.repeat && x->agent && (rc = leased_by(db, c.lease, x->agent, e)) <= 0)
+        return rc; /* an agent says again what is known; another one is measuring once more */
     enum st_candidate_state to = c.state == ST_LEASED ? ST_SELECTED : c.state;
     if (n >= c.repeat)
         to = ST_MEASURED;

@@ -390,7 +390,7 @@ static int measurement_row(struct st_db *db, struct st_ingest *b, const struct r
             v->best_cost = r->min_cost;
         }
     }
-    struct st_measured x = {hw, program, failure, fresh};
+    struct st_measured x = {hw, program, failure, fresh, b->has_agent ? b->agent : NULL};
     return b->pool ? st_candidate_measured(db, &x, &b->moves, e) : 0;
 }
 

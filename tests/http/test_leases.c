@@ -81,6 +81,23 @@ START_TEST(a_duplicate_measurement_closes_a_lease_too)
 }
 END_TEST
 
+/* a got no answer and posts again, while b measures once more. */
+START_TEST(a_duplicate_of_another_agent_leaves_a_lease_alone)
+{
+    bb_put_hardware("twice");
+    bb_counts(post("twice", "candidates?repeat=2", unmeasured(0, 1)), 1, 0, 0);
+    chosen("twice", "{\"budget\": 1}");
+    ck_assert_uint_eq(leased(lease("twice", "a", 1, 60)), 1);
+    bb_counts(post("twice", "measurements?agent=a", bb_records(0, 1)), 1, 0, 0);
+    ck_assert_uint_eq(leased(lease("twice", "b", 1, 60)), 1);
+    bb_counts(post("twice", "measurements?agent=a", bb_records(0, 1)), 0, 1, 0);
+    counts_are("twice", 0, 0, 1, 0, 0);
+    ck_assert_uint_eq(leased(lease("twice", "c", 1, 60)), 0);
+    bb_counts(post("twice", "measurements?agent=b", bb_records(0, 1)), 0, 1, 0); /* its own */
+    counts_are("twice", 0, 1, 0, 0, 0);
+}
+END_TEST
+
 START_TEST(a_returned_lease_can_be_taken_at_once)
 {
     bb_put_hardware("returning");
@@ -253,6 +270,7 @@ int main(void)
     tcase_add_test(tc, nothing_selected_is_an_empty_lease);
     tcase_add_test(tc, a_measurement_closes_a_lease_whoever_posts_it);
     tcase_add_test(tc, a_duplicate_measurement_closes_a_lease_too);
+    tcase_add_test(tc, a_duplicate_of_another_agent_leaves_a_lease_alone);
     tcase_add_test(tc, a_returned_lease_can_be_taken_at_once);
     tcase_add_test(tc, a_lease_that_runs_out_gives_back_and_a_renewed_one_does_not);
     tcase_add_test(tc, bad_leases_are_refused);

@@ -64,6 +64,48 @@ START_TEST(a_family_from_before_gets_it_at_the_next_start)
 }
 END_TEST
 
+START_TEST(knowledge_outlives_the_hardware_of_its_family)
+{
+    char *dir = bb_path("outlives");
+    const char *const args[] = {"--starter-knowledge", "auto", NULL};
+    struct tc_daemon *d = bb_start(dir, args);
+    struct bb_text t = bb_demo(0, 1);
+    put("first", "llvm");
+    bb_status(bb_delete("/v1/hardware/first"), 204);
+    bb_stop(d);
+    d = bb_start(dir, args);
+    put("second", "llvm");
+    bb_status(bb_lines(t.p, t.n, "/v1/hardware/second/predict?model=kb"), 200);
+    bb_stop(d);
+}
+END_TEST
+
+START_TEST(a_damaged_knowledge_base_is_named_and_another_one_can_be_made)
+{
+    char *dir = bb_path("damaged"), *file = bb_printf("%s/models/1.safetensors", dir).p;
+    const char *const args[] = {"--starter-knowledge", "auto", NULL};
+    struct tc_daemon *d = bb_start(dir, args);
+    struct bb_text t = bb_demo(0, 1);
+    put("mine", "llvm");
+    bb_post_demo("mine", 0, 8);
+    bb_stop(d);
+    FILE *f = fopen(file, "r+");
+    ck_assert_ptr_nonnull(f);
+    fseek(f, -4, SEEK_END);
+    fputs("harm", f);
+    fclose(f);
+    d = bb_start(dir, args);
+    struct bb_reply *r = bb_lines(t.p, t.n, "/v1/hardware/mine/predict");
+    bb_problem(r, 409, "no-model");
+    ck_assert_ptr_nonnull(strstr(r->body, "knowledge base 1 of family \\\"cpu\\\" could not be loaded"));
+    json_t *job = bb_train("mine", "{\"mode\": \"pretrain\", \"epochs\": 1}");
+    ck_assert_msg(!strcmp(tc_str(job, "/state"), "succeeded"), "%s", json_dumps(job, 0));
+    ck_assert(json_is_true(tc_at(job, "/result/active")));
+    bb_status(bb_lines(t.p, t.n, "/v1/hardware/mine/predict"), 200);
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_folder_without_knowledge_is_an_error)
 {
     struct tp_buf out = {0}, err = {0};
@@ -227,6 +269,8 @@ int main(void)
     TCase *tc = bb_case_own(s, "starter", bb_slow() ? 120 : 30);
     tcase_add_test(tc, the_first_prediction_needs_no_training);
     tcase_add_test(tc, a_family_from_before_gets_it_at_the_next_start);
+    tcase_add_test(tc, knowledge_outlives_the_hardware_of_its_family);
+    tcase_add_test(tc, a_damaged_knowledge_base_is_named_and_another_one_can_be_made);
     tcase_add_test(tc, a_folder_without_knowledge_is_an_error);
     tc = bb_case(s, "policy", bb_slow() ? 300 : 120);
     tcase_add_test(tc, no_hardware_retrains_unasked);

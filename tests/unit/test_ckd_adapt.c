@@ -52,6 +52,7 @@ END_TEST
 struct job {
     struct toy a, b;
     struct tk_kb *kb;
+    struct tk_older older;
     struct tk_adapt adapt;
 };
 
@@ -63,7 +64,8 @@ static void job_begin(struct job *j, int epochs)
     j->adapt.kb = j->kb;
     j->adapt.train = j->b.train_set;
     j->adapt.valid = j->b.valid_set;
-    j->adapt.older = &j->a.valid_set;
+    j->older = (struct tk_older){.held_out = j->a.valid_set};
+    j->adapt.older = &j->older;
     j->adapt.n_older = 1;
     j->adapt.scratch.steps = j->adapt.cl.steps = 0;
     j->adapt.scratch.train.epochs = j->adapt.cl.train.epochs = 10;
@@ -346,15 +348,26 @@ START_TEST(older_hardware_may_lose_little_of_either_figure)
     for (int step = 0; step <= 20; step++) {
         for (size_t i = 0; i < m->n; i++) /* away from what was learned, weight by weight */
             m->w[i] = kb->model->w[i] * (i % 7 < 3 ? 1 - 0.05F * (float)step : 1);
-        ck_assert_int_eq(tk_accept(kb->model, m, &t.train_set, 1, &none, &run, &was, &is, &a, &e), 0);
+        struct tk_older older = {.learned = t.train_set};
+        ck_assert_int_eq(tk_accept(kb->model, m, &older, 1, &none, &run, &a, &e), 0);
+        ck_assert_int_eq(tk_measure(kb->model, &t.train_set, &run, &was, &e), 0);
+        ck_assert_int_eq(tk_measure(m, &t.train_set, &run, &is, &e), 0);
         ck_assert_double_eq_tol(a.drop, was.top1_mean - is.top1_mean, 1e-12);
         ck_assert_double_eq_tol(a.pairwise_drop, was.pairwise - is.pairwise, 1e-12);
+        older.held_out = t.valid_set;
+        const double learned[2] = {was.tasks * a.drop, a.pairwise_drop}, tasks = was.tasks;
+        ck_assert_int_eq(tk_accept(kb->model, m, &older, 1, &none, &run, &a, &e), 0);
+        ck_assert_int_eq(tk_measure(kb->model, &t.valid_set, &run, &was, &e), 0);
+        ck_assert_int_eq(tk_measure(m, &t.valid_set, &run, &is, &e), 0);
+        ck_assert_double_eq_tol(a.drop, (learned[0] + was.tasks * (was.top1_mean - is.top1_mean)) / (tasks + was.tasks),
+                                1e-12);
+        ck_assert_double_eq_tol(a.pairwise_drop, (learned[1] + was.pairwise - is.pairwise) / 2, 1e-12);
         ck_assert(a.accepted == (a.drop <= TK_TOP1_DROP && a.pairwise_drop <= TK_PAIRWISE_DROP));
         seen[a.accepted] = true;
     }
     ck_assert(seen[0] && seen[1]);
     ck_assert_ptr_nonnull(strstr(a.reason, "pairwise"));
-    ck_assert_int_eq(tk_accept(kb->model, m, NULL, 0, &none, &run, NULL, NULL, &a, &e), 0);
+    ck_assert_int_eq(tk_accept(kb->model, m, NULL, 0, &none, &run, &a, &e), 0);
     ck_assert(a.accepted && isnan(a.drop) && isnan(a.pairwise_drop));
     tm_model_free(m);
     tk_kb_free(kb);

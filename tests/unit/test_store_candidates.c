@@ -216,8 +216,12 @@ START_TEST(a_duplicate_measurement_closes_a_lease_too)
     pool_with("m1", &l, 1, 2, 1000);
     select_all();
     ck_assert_int_eq(take(8, 1000).open, 1);
-    ck_assert_uint_eq(sf_post("m1", &l, 1).duplicates, 1);
-    counts_are(0, 1, 0, 0, 0); /* one measurement is still wanted */
+    ck_assert_uint_eq(sf_post("m1", &l, 1).duplicates, 1); /* another agent's */
+    counts_are(0, 0, 1, 0, 0);
+    char line[1024];
+    ck_assert_uint_gt(sf_print(line, sizeof line, l), 0);
+    ck_assert_uint_eq(sf_post_text("m1", line).duplicates, 1); /* nobody's */
+    counts_are(0, 1, 0, 0, 0);                                 /* one measurement is still wanted */
     ck_assert_int_eq(sf_query("SELECT count(*) FROM lease"), 0);
 }
 END_TEST
