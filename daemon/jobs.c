@@ -207,17 +207,15 @@ static void take_row_locked(struct td_job *j, const struct st_job *row, enum td_
 static void store_end(struct td_jobs *js, const struct st_job *row)
 {
     struct tp_err e = {0};
+    bool stop = false;
     int rc = 0;
 
-    for (int i = 0; i < STORE_TRIES || rc == -TP_E_DISK_FULL || rc == -TP_E_IO; i += i < STORE_TRIES) {
+    for (int i = 0; !stop && (i < STORE_TRIES || rc == -TP_E_DISK_FULL || rc == -TP_E_IO); i += i < STORE_TRIES) {
         struct timespec until;
-        bool stop;
 
         rc = st_job_update(js->d->store, row, &e);
         if (rc == 0 || rc == -TP_E_UNKNOWN_JOB)
             return; /* unknown: its hardware was purged */
-        if (i == STORE_TRIES - 1)
-            td_log(TD_WARNING, "job-not-stored-yet", TD_I("job", row->id), TD_S("error", tp_code_slug(rc)));
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec++;
         pthread_mutex_lock(&js->mu);
@@ -225,8 +223,6 @@ static void store_end(struct td_jobs *js, const struct st_job *row)
             continue;
         stop = js->stop;
         pthread_mutex_unlock(&js->mu);
-        if (stop)
-            break;
     }
     td_log(TD_ERROR, "job-not-stored", TD_I("job", row->id), TD_S("error", tp_code_slug(rc)), TD_S("detail", e.detail));
 }
