@@ -46,8 +46,13 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of a task: the value, and how much it counts. */
+struct task {
+    double value, weight;
+};
+
 /* The 5 % quantile of the means of samples drawn with replacement. */
-static int lower_bound(const double *v, uint32_t n, uint64_t seed, double *out)
+static int lower_bound(const struct task *v, uint32_t n, uint64_t seed, double *out)
 {
     struct tm_rng rng;
     double *mean = tm_alloc(TK_CONCORD_DRAWS, sizeof *mean);
@@ -55,9 +60,13 @@ static int lower_bound(const double *v, uint32_t n, uint64_t seed, double *out)
         return -TP_E_NO_MEMORY;
     tm_rng_seed(&rng, seed);
     for (int d = 0; d < TK_CONCORD_DRAWS; d++) {
-        for (uint32_t i = 0; i < n; i++)
-            mean[d] += v[tm_rng_below(&rng, n)];
-        mean[d] /= n;
+        double sum = 0, weight = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct task *t = &v[tm_rng_below(&rng, n)];
+            sum += t->weight * t->value;
+            weight += t->weight;
+        }
+        mean[d] = sum / weight;
     }
     qsort(mean, TK_CONCORD_DRAWS, sizeof *mean, ascending);
     *out = mean[TK_CONCORD_DRAWS / 20];
@@ -65,8 +74,8 @@ static int lower_bound(const double *v, uint32_t n, uint64_t seed, double *out)
     return 0;
 }
 
-/* The value of each task that has a pair, into v[g->n_groups]. */
-static int by_task(const struct tm_groups *g, const struct tm_dataset *ds, const double *score_of, double *v,
+/* The tasks that have a pair, into v[g->n_groups]. */
+static int by_task(const struct tm_groups *g, const struct tm_dataset *ds, const double *score_of, struct task *v,
                    struct tk_concordance *out)
 {
     double *y = tm_alloc(3 * (size_t)g->n, sizeof *y);
@@ -83,7 +92,7 @@ static int by_task(const struct tm_groups *g, const struct tm_dataset *ds, const
         const struct tk_concord c = tk_concord_of(y, noise, score, n);
         if (!(c.weight > 0))
             continue;
-        v[out->tasks++] = tk_concord_value(&c);
+        v[out->tasks++] = (struct task){tk_concord_value(&c), c.weight};
         out->programs += n;
     }
     free(y);
@@ -95,7 +104,8 @@ int tk_concordance(const struct tm_dataset *ds, const uint32_t *programs, const 
 {
     struct tm_groups g = {0};
     struct tk_concordance c = {.mean = NAN, .lower = NAN};
-    double *score_of = NULL, *v = NULL, sum = 0;
+    double *score_of = NULL, sum = 0, weight = 0;
+    struct task *v = NULL;
     int rc = tm_groups_init(&g, ds, programs, n, UINT32_MAX, NULL);
     if (rc == -TP_E_NOT_ENOUGH_DATA) {
         *out = c;
@@ -110,9 +120,13 @@ int tk_concordance(const struct tm_dataset *ds, const uint32_t *programs, const 
         score_of[programs[i]] = score[i];
     if ((rc = by_task(&g, ds, score_of, v, &c)) || c.tasks == 0)
         goto out;
-    for (uint32_t i = 0; i < c.tasks; i++)
-        sum += v[i];
-    c.mean = sum / c.tasks;
+    for (uint32_t i = 0; i < c.tasks; i++) {
+        if (c.programs >= TK_CONCORD_EACH * c.tasks)
+            v[i].weight = 1;
+        sum += v[i].weight * v[i].value;
+        weight += v[i].weight;
+    }
+    c.mean = sum / weight;
     rc = lower_bound(v, c.tasks, seed, &c.lower);
 out:
     if (rc == 0)

@@ -21,8 +21,10 @@ struct tk_concord tk_concord_of(const double *y, const double *noise, const doub
 /* The same with scores in float, as a tape has them. */
 struct tk_concord tk_concord_of_tape(const double *y, const double *noise, const float *score, uint32_t n);
 
-/* Mean over tasks, the tasks one by one, and how low it may be: programs[0..n) of ds, in any order; score[i] is of
- * programs[i]. */
+/* Mean over tasks and how low it may be: programs[0..n) of ds, in any order; score[i] is of programs[i]. Tasks count
+ * alike, but with fewer than TK_CONCORD_EACH programs a task each by the weight of its pairs: of two programs that are
+ * nearly as fast the order is chance. */
+enum { TK_CONCORD_EACH = 4 };
 struct tk_concordance {
     double mean;  /* over tasks with a pair; NaN when there is none */
     double lower; /* one-sided 95 %: the 5 % quantile of TK_CONCORD_DRAWS bootstrap means over tasks; NaN as above */

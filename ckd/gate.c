@@ -26,7 +26,7 @@ const char *tk_gate_name(enum tk_gate g)
 void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out)
 {
     const bool enough = c->tasks >= TK_PROBE_TASKS && c->programs >= TK_PROBE_PROGRAMS;
-    const bool each = c->programs >= TK_PROBE_EACH * c->tasks;
+    const bool each = c->programs >= TK_CONCORD_EACH * c->tasks;
     *out = (struct tk_verdict){.gate = TK_GATE_SCRATCH, .concordance = *c};
     if (enough && c->lower >= TK_GATE_WARM)
         out->gate = TK_GATE_WARM_START;

@@ -13,10 +13,9 @@ bool tk_family_accepts(enum tp_target_kind family, enum tp_target_kind hardware)
 const char *tk_family_default(enum tp_target_kind hardware);
 
 enum {
-    TK_PROBE_TASKS = 8, /* on a probe of fewer tasks, or fewer programs, nobody is trusted */
-    TK_PROBE_PROGRAMS = 64,
-    TK_PROBE_EACH = 4 /* and on one of fewer programs a task nobody is refused who is right more often than not: the
-                         order of two or three is chance */
+    TK_PROBE_TASKS = 8, /* on a probe of fewer tasks, or fewer programs, nobody is trusted; and there, or on fewer than
+                           TK_CONCORD_EACH programs a task, nobody is refused who is right more often than not */
+    TK_PROBE_PROGRAMS = 64
 };
 #define TK_GATE_WARM   0.70 /* lower bound of the concordance: start from the source's weights */
 #define TK_GATE_DISTIL 0.55 /* the same, if a model from scratch is not better */

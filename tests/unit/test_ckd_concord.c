@@ -90,6 +90,31 @@ START_TEST(the_bound_lies_below_the_mean_as_far_as_tasks_differ)
 }
 END_TEST
 
+START_TEST(of_few_programs_a_task_pairs_count_by_their_weight)
+{
+    struct toy t;
+    struct tk_concordance c;
+    uint32_t programs[2 * TOY_TASKS];
+    double score[2 * TOY_TASKS], right = 0, weight = 0;
+    toy_init(&t, false, 1);
+    for (uint32_t k = 0; k < TOY_TASKS; k++) { /* every third pair the wrong way round */
+        const uint32_t a = k * TOY_PER_TASK, b = a + 1;
+        const double fast = fmin(t.cost[a], t.cost[b]), w = 1 - fast / fmax(t.cost[a], t.cost[b]);
+        programs[2 * k] = a;
+        programs[2 * k + 1] = b;
+        score[2 * k] = (k % 3 ? -1 : 1) * t.cost[a];
+        score[2 * k + 1] = (k % 3 ? -1 : 1) * t.cost[b];
+        right += k % 3 ? w : 0;
+        weight += w;
+    }
+    ck_assert_int_eq(tk_concordance(&t.ds, programs, score, 2 * TOY_TASKS, 1, &c), 0);
+    ck_assert_double_eq_tol(c.mean, right / weight, 1e-9);
+    ck_assert_double_gt(fabs(c.mean - 2.0 / 3), 1e-3); /* that is of tasks that count alike */
+    ck_assert(c.lower > 0.3 && c.lower < c.mean);
+    toy_free(&t);
+}
+END_TEST
+
 START_TEST(trust_fades_when_the_teacher_is_wrong_or_worse)
 {
     ck_assert_double_eq(tk_phi(0.5, 0.2), 0);
@@ -129,6 +154,7 @@ int main(void)
     tcase_add_test(c, the_bound_lies_below_the_mean_as_far_as_tasks_differ);
     tcase_add_test(c, trust_fades_when_the_teacher_is_wrong_or_worse);
     tcase_add_test(c, trust_follows_slowly);
+    tcase_add_test(c, of_few_programs_a_task_pairs_count_by_their_weight);
     suite_add_tcase(suite, c);
     return toy_main(srunner_create(suite));
 }

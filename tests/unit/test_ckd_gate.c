@@ -24,7 +24,7 @@ END_TEST
 
 START_TEST(a_probe_too_small_trusts_nobody_and_refuses_only_who_is_mostly_wrong)
 {
-    const uint32_t tasks = TK_PROBE_TASKS, programs = TK_PROBE_PROGRAMS, each = TK_PROBE_EACH;
+    const uint32_t tasks = TK_PROBE_TASKS, programs = TK_PROBE_PROGRAMS, each = TK_CONCORD_EACH;
     const struct {
         double mean, lower;
         uint32_t tasks, programs;
