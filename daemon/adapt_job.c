@@ -385,11 +385,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
     td_fill_training(p, training);
     td_fill_metrics(p, &x->verdict.challenger, x->set.by_record);
-    p->records = x->set.data.records;
-    p->programs = (int64_t)x->set.n_train;
-    p->tasks = x->set.data.ds->n_tasks;
-    if (parent != 0)
-        p->parents[p->n_parents++] = parent;
+    td_fill_made_of(p, &x->set, &parent, parent != 0);
     if (activate)
         td_drift_trained(x->d->drift, x->hw.name, x->set.watermark);
     rc = td_registry_publish_with(x->d->registry, m, p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
@@ -506,11 +502,7 @@ static int publish_kb(struct run *x, struct tp_err *e)
     td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
     td_fill_training(p, training);
     td_fill_metrics(p, x->kb_id == 0 ? &x->s.ac_metrics : &x->s.new_kb_metrics, x->set.by_record);
-    p->records = x->set.data.records;
-    p->programs = (int64_t)x->set.n_train;
-    p->tasks = x->set.data.ds->n_tasks;
-    for (int i = 0; i < (x->kb_id != 0 ? 2 : 1); i++)
-        p->parents[p->n_parents++] = parents[i];
+    td_fill_made_of(p, &x->set, parents, x->kb_id != 0 ? 2 : 1);
     x->kb_activated = true;
     rc = td_registry_publish_kb(x->d->registry, kb, p, &row, x->kb_id, &x->kb_activated, e);
     if (rc != 0)

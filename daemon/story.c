@@ -60,6 +60,15 @@ void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed)
         strftime(p->created, sizeof p->created, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
 
+void td_fill_made_of(struct tm_provenance *p, const struct td_train_set *set, const int64_t *parents, int n)
+{
+    p->records = set->data.records;
+    p->programs = (int64_t)set->n_train;
+    p->tasks = set->data.ds->n_tasks;
+    for (int i = 0; i < n; i++)
+        p->parents[p->n_parents++] = parents[i];
+}
+
 void td_fill_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record)
 {
     struct tp_buf b = {0};

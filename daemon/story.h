@@ -4,6 +4,7 @@
 
 #include "ckd/rivals.h"
 #include "daemon/jobs.h"
+#include "daemon/train_parts.h"
 #include "model/metrics.h"
 #include "model/weights.h"
 
@@ -15,6 +16,8 @@ void td_put_contest(struct tp_buf *b, const struct tk_contest *c);
 void td_put_brief(struct tp_buf *b, const struct tm_metrics *m);
 /* Who made a model and from what, but for the texts. */
 void td_fill_provenance(struct tm_provenance *p, int64_t created, uint64_t seed);
+/* What it was made of: one hardware's measurements, and the models it came from. */
+void td_fill_made_of(struct tm_provenance *p, const struct td_train_set *set, const int64_t *parents, int n);
 /* Figures on what was held out, as the weights file keeps them. */
 void td_fill_metrics(struct tm_provenance *p, const struct tm_metrics *m, bool by_record);
 /* JSON array, malloc'ed; NULL: no memory. */

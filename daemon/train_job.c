@@ -199,11 +199,7 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
     row.parents = td_ids_text(&x->parent, x->parent > 0);
     td_fill_provenance(&p, row.created, (uint64_t)x->params.seed);
     td_fill_metrics(&p, &x->verdict.challenger, x->set.by_record);
-    p.records = x->set.data.records;
-    p.programs = (int64_t)x->set.n_train;
-    p.tasks = x->set.data.ds->n_tasks;
-    if (x->parent > 0)
-        p.parents[p.n_parents++] = x->parent;
+    td_fill_made_of(&p, &x->set, &x->parent, x->parent > 0);
     m = x->model;
     x->model = NULL;
     if (row.metrics == NULL || row.parents == NULL) {
