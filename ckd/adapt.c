@@ -177,7 +177,9 @@ static int teach(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     s->attempts++;
     s->lambda = o.lambda;
     s->acceptance = acceptance;
-    if (acceptance.accepted)
+    if (a->kb_only) /* nobody relies on it yet: what all of them have of it counts */
+        s->acceptance.accepted = acceptance.gain > acceptance.cost;
+    if (s->acceptance.accepted)
         s->new_kb = new;
     else
         tk_kb_free(new);

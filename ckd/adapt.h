@@ -43,7 +43,9 @@ struct tk_adapt {
     const struct tk_older *older; /* of the hardware that kb has learned */
     uint32_t n_older;             /* <= TK_OLDER_MAX */
     bool keep_kb;                 /* true: stop after the AC, the knowledge base learns nothing */
-    bool kb_only;   /* true: only the knowledge base is wanted, so no AC that could not teach it is made */
+    bool kb_only; /* true: only a knowledge base is wanted that nobody relies on yet: no AC is made that could not teach
+                     it, and what is accepted gains more on the new hardware than all older ones lose, in quality on
+                     held-out tasks */
     uint32_t folds; /* of a warm start: tk_cross_fit(); default TK_FOLDS */
     struct tk_learn_opts scratch, cl, kd;
     struct tk_run run;
@@ -109,9 +111,9 @@ struct tk_pretrain {
 };
 void tk_pretrain_defaults(struct tk_pretrain *p);
 /* kb NULL and done 0: from the beginning. To resume: what the last checkpoint was given (kb is then the callee's, also
- * after an error). A source that the gate refuses, that learns nothing from its own programs, or that would spoil the
- * older ones (tk_accept()) is left out; refused[n] tells, from before the checkpoint on, and has to be given for the
- * sources that were done: what was refused has no say in what may be forgotten. */
+ * after an error). A source that the gate refuses, that learns nothing from its own programs, or that costs the
+ * older ones more than it gains is left out; refused[n] tells, from before the checkpoint on, and has to be given for
+ * the sources that were done: what was refused has no say in what may be forgotten. */
 int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bool *refused, struct tk_kb **out,
                 struct tp_err *e);
 

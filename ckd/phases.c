@@ -18,7 +18,6 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
     *o = (struct tk_learn_opts){.steps = 600};
     tm_train_defaults(&o->train);
     o->train.epochs = 20;
-    o->train.keep_last = true; /* nobody chooses an epoch by the programs that judge the model */
     o->train.period = 1;
 }
 
@@ -28,7 +27,7 @@ void tk_cl_defaults(struct tk_learn_opts *o)
     tm_train_defaults(&o->train);
     o->train.epochs = 2 * CL_PERIOD;
     o->train.lr = 1e-3;
-    o->train.keep_last = true;
+    o->train.keep_last = true; /* nobody chooses an epoch by what judges him in a contest */
     o->train.rate = TM_RATE_RESTARTS;
     o->train.period = CL_PERIOD;
 }
@@ -38,7 +37,7 @@ void tk_kd_defaults(struct tk_learn_opts *o)
     *o = (struct tk_learn_opts){.beta = 0.5, .lambda = TK_EWC_LAMBDA};
     tm_train_defaults(&o->train);
     o->train.epochs = KD_EPOCHS;
-    o->train.keep_last = true;
+    o->train.keep_last = true; /* else often that before the first: the knowledge base as it was */
     o->train.rate = TM_RATE_STEPS;
     o->train.period = KD_PERIOD;
     o->train.lr = 7e-4;
@@ -180,11 +179,11 @@ int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk
 
 /* What the candidate loses of one older hardware. */
 static int losses(const struct tm_model *old, const struct tm_model *candidate, const struct tk_older *o,
-                  const struct tk_run *run, double *top1, double *pairwise, struct tp_err *e)
+                  const struct tk_run *run, double *top1, double *pairwise, double *quality, struct tp_err *e)
 {
     const struct tk_set *part[2] = {&o->learned, &o->held_out};
     double tasks = 0, parts = 0;
-    *top1 = *pairwise = 0;
+    *top1 = *pairwise = *quality = 0;
     for (int i = 0; i < 2; i++) {
         struct tm_metrics was, is;
         int rc = part[i]->n ? tk_measure(old, part[i], run, &was, e) : 0;
@@ -196,6 +195,7 @@ static int losses(const struct tm_model *old, const struct tm_model *candidate, 
             continue;
         *top1 += was.tasks * (was.top1_mean - is.top1_mean);
         *pairwise += was.pairwise - is.pairwise;
+        *quality = tk_quality(&was) - tk_quality(&is); /* of the last: what was held out, where there is any */
         tasks += was.tasks;
         parts++;
     }
@@ -211,9 +211,10 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
     struct tm_metrics was, is;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        double drop, pairwise;
-        if ((rc = losses(old, candidate, &older[i], run, &drop, &pairwise, e)))
+        double drop, pairwise, quality;
+        if ((rc = losses(old, candidate, &older[i], run, &drop, &pairwise, &quality, e)))
             return rc;
+        a.cost += quality;
         if (isnan(a.drop) || drop > a.drop) {
             a.drop = drop;
             a.worst = i;

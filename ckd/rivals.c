@@ -377,6 +377,7 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
     c.held = tm_alloc(train->n + valid->n, sizeof *c.held);
     if (scratch)
         c.scratch = *scratch;
+    c.scratch.train.keep_last = true; /* as in cl */
     c.committee = scratch ? tm_alloc(n, sizeof *c.committee) : NULL;
     int rc = scores && c.fold && c.learn && c.held && (c.committee || !scratch)
                  ? deal(&c, e)

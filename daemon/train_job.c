@@ -148,7 +148,6 @@ static int train(struct run *x, struct tp_err *e)
     o.seed = (uint64_t)x->params.seed;
     o.threads = x->d->threads.train;
     o.warm = x->parent > 0;
-    o.keep_last = true; /* nobody chooses an epoch by the programs that judge the model */
     td_job_phase(x->job, &x->state, "train", LOADED);
     rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x,
                   e);
@@ -165,7 +164,14 @@ static int judge(struct run *x, struct tp_err *e)
     rc = td_registry_acquire(x->d->registry, x->hw.name, x->hw.family, "active", &x->champion, e);
     if (rc != 0 && rc != -TP_E_NO_MODEL)
         return rc;
-    return td_train_judge(x->reader, &x->hw, &x->set, x->model, x->champion, x->params.never, &x->verdict, e);
+    rc = td_train_judge(x->reader, &x->hw, &x->set, x->model, x->champion, x->params.never, &x->verdict, e);
+    if (rc == 0 && x->champion != NULL && x->champion->id == x->parent && !x->params.never &&
+        memcmp(x->champion->model->w, x->model->w, x->model->n * sizeof *x->model->w) == 0) {
+        x->verdict.judgement.decision = TK_KEPT_CHAMPION;
+        snprintf(x->verdict.judgement.reason, sizeof x->verdict.judgement.reason,
+                 "No epoch ranks the held-out programs better than the model does already.");
+    }
+    return rc;
 }
 
 /* ---- publish ---- */

@@ -56,8 +56,7 @@ struct tm_train_opts {
                   ranks better */
     double average;      /* 0.999: what the running mean of the weights keeps of itself at a step; 0 = no mean */
     bool keep_last;      /* false. true: the last epoch is kept whatever the validation says; for small validation sets,
-                            which would choose by chance, and for those that judge the model afterwards. They calibrate
-                            all the same */
+                            which would choose by chance. They calibrate all the same */
     double clip;         /* 1.0: norm of the data gradient */
     double weight_decay; /* 1e-6; not on A_log, D, norms, biases */
     double latency_weight;            /* 0.1 x Huber(ln latency) */

@@ -64,7 +64,7 @@ START_TEST(train_first)
     bb_post_demo("owner", 9, 3);
     bb_post_demo("other", 9, 2);
     bb_train("owner", "{\"mode\": \"finetune\", \"epochs\": 1, \"seed\": 1}");
-    bb_train("owner", "{\"mode\": \"finetune\", \"epochs\": 2, \"seed\": 2, \"activate\": \"never\"}");
+    bb_train("owner", "{\"mode\": \"adapt\", \"epochs\": 2, \"seed\": 2, \"activate\": \"never\"}");
     bb_train("other", "{\"mode\": \"finetune\", \"epochs\": 1, \"seed\": 3}");
     find_models();
     activate(newer);
