@@ -156,32 +156,39 @@ static int judge(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     return 0;
 }
 
-/* One attempt. The phase comes again while a candidate is refused and attempts are left. */
+/* One attempt, kept if it is accepted. The phase comes again while attempts are left and nothing is kept, or for a
+ * knowledge base that nobody relies on yet: of those the one is kept that gains most over what it costs. */
 static int teach(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_learn_opts o = a->kd;
     struct tk_kb *new = NULL;
     struct tk_learned told;
     struct tk_acceptance acceptance;
+    struct tm_metrics metrics = {0};
     o.lambda = a->kd.lambda * pow(TK_LAMBDA_FACTOR, s->attempts);
     int rc = tk_teach(a->kb, s->ac, &a->train, &a->valid, &o, &a->run, &new, &told, e);
     if (rc == 0)
         rc = tk_accept(a->kb->model, new->model, a->older, a->n_older, &a->valid, &a->run, &acceptance, e);
     if (rc == 0 && a->valid.n)
-        rc = tk_measure(new->model, &a->valid, &a->run, &s->new_kb_metrics, e);
+        rc = tk_measure(new->model, &a->valid, &a->run, &metrics, e);
     if (rc) {
         tk_kb_free(new);
         return rc;
     }
-    s->kd = told;
+    if (a->kb_only)
+        acceptance.accepted = acceptance.balance > (s->new_kb ? s->acceptance.balance : 0);
     s->attempts++;
+    if (s->new_kb && !acceptance.accepted) {
+        tk_kb_free(new);
+        return 0;
+    }
+    s->kd = told;
     s->lambda = o.lambda;
     s->acceptance = acceptance;
-    if (a->kb_only) /* nobody relies on it yet: what all of them have of it counts */
-        s->acceptance.accepted = acceptance.gain > acceptance.cost;
-    if (s->acceptance.accepted)
-        s->new_kb = new;
-    else
+    s->new_kb_metrics = metrics;
+    tk_kb_free(s->new_kb);
+    s->new_kb = acceptance.accepted ? new : NULL;
+    if (!acceptance.accepted)
         tk_kb_free(new);
     return 0;
 }
@@ -211,6 +218,7 @@ static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
+    bool again;
     int rc = 0;
     switch (s->phase) {
     case TK_PHASE_PROBE:
@@ -232,8 +240,9 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
         break;
     case TK_PHASE_TEACH:
         rc = a->kb ? teach(a, s, e) : found_kb(a, s, e);
-        if (rc == 0 && !s->new_kb) {
-            s->phase = s->attempts < TK_ATTEMPTS ? TK_PHASE_TEACH : TK_PHASE_DONE;
+        again = a->kb && s->attempts < TK_ATTEMPTS && (!s->new_kb || a->kb_only);
+        if (rc == 0 && (again || !s->new_kb)) {
+            s->phase = again ? TK_PHASE_TEACH : TK_PHASE_DONE;
             return 0;
         }
         break;

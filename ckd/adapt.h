@@ -44,8 +44,8 @@ struct tk_adapt {
     uint32_t n_older;             /* <= TK_OLDER_MAX */
     bool keep_kb;                 /* true: stop after the AC, the knowledge base learns nothing */
     bool kb_only; /* true: only a knowledge base is wanted that nobody relies on yet: no AC is made that could not teach
-                     it, and what is accepted gains more on the new hardware than all older ones lose, in quality on
-                     held-out tasks */
+                     it, and what is accepted gains more on the new hardware than all older ones lose
+                     (tk_acceptance.balance) */
     uint32_t folds; /* of a warm start: tk_cross_fit(); default TK_FOLDS */
     struct tk_learn_opts scratch, cl, kd;
     struct tk_run run;

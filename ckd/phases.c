@@ -179,11 +179,11 @@ int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk
 
 /* What the candidate loses of one older hardware. */
 static int losses(const struct tm_model *old, const struct tm_model *candidate, const struct tk_older *o,
-                  const struct tk_run *run, double *top1, double *pairwise, double *quality, struct tp_err *e)
+                  const struct tk_run *run, double *top1, double *pairwise, double *held_out, struct tp_err *e)
 {
     const struct tk_set *part[2] = {&o->learned, &o->held_out};
     double tasks = 0, parts = 0;
-    *top1 = *pairwise = *quality = 0;
+    *top1 = *pairwise = *held_out = 0;
     for (int i = 0; i < 2; i++) {
         struct tm_metrics was, is;
         int rc = part[i]->n ? tk_measure(old, part[i], run, &was, e) : 0;
@@ -195,7 +195,7 @@ static int losses(const struct tm_model *old, const struct tm_model *candidate, 
             continue;
         *top1 += was.tasks * (was.top1_mean - is.top1_mean);
         *pairwise += was.pairwise - is.pairwise;
-        *quality = tk_quality(&was) - tk_quality(&is); /* of the last: what was held out, where there is any */
+        *held_out = was.pairwise - is.pairwise; /* of the last part: what was held out, where there is any */
         tasks += was.tasks;
         parts++;
     }
@@ -211,10 +211,10 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
     struct tm_metrics was, is;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        double drop, pairwise, quality;
-        if ((rc = losses(old, candidate, &older[i], run, &drop, &pairwise, &quality, e)))
+        double drop, pairwise, held_out;
+        if ((rc = losses(old, candidate, &older[i], run, &drop, &pairwise, &held_out, e)))
             return rc;
-        a.cost += quality;
+        a.balance -= held_out;
         if (isnan(a.drop) || drop > a.drop) {
             a.drop = drop;
             a.worst = i;
@@ -225,7 +225,10 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
         if ((rc = tk_measure(old, valid, run, &was, e)) || (rc = tk_measure(candidate, valid, run, &is, e)))
             return rc;
         a.gain = tk_quality(&is) - tk_quality(&was);
+        a.balance += is.pairwise - was.pairwise;
     }
+    if (!valid->n)
+        a.balance = NAN;
     a.accepted = !(a.drop > TK_TOP1_DROP) && !(a.pairwise_drop > TK_PAIRWISE_DROP);
     if (isnan(a.drop))
         snprintf(a.reason, sizeof a.reason, "There is no older hardware that could lose.");

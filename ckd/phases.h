@@ -70,9 +70,10 @@ struct tk_acceptance {
     uint32_t worst;       /* index of the older hardware that loses most; 0 when there is none */
     double drop;          /* its loss of top-1, positive = worse; NaN when there is no older hardware */
     double pairwise_drop; /* the largest loss of pairwise accuracy, whoever's it is; NaN as above */
-    double cost;          /* quality that the older hardware loses on held-out tasks, summed up; 0 without any */
-    double gain;          /* quality (tk_quality()) of the candidate less that of the old on the new hardware's held-out
-                             programs; NaN without any */
+    double balance; /* pairwise accuracy that the new hardware gains on its held-out tasks, less what all older ones
+                       lose on theirs; NaN without held-out programs of the new one */
+    double gain;    /* quality (tk_quality()) of the candidate less that of the old on the new hardware's held-out
+                       programs; NaN without any */
     char reason[160];
 };
 /* May `candidate` take old's place? older[i]: of each hardware taught before. It may when no older hardware loses more
