@@ -84,6 +84,7 @@ int ctl_settings(struct ctl *c, const struct ctl_args *a);
 int ctl_fail(struct ctl *c, enum ctl_exit code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool ctl_stopped(void); /* SIGINT or SIGTERM came */
 void ctl_catch_signals(struct ctl *c);
+int ctl_refused(struct ctl *c, const struct tc_reply *r); /* CTL_REFUSED and why, in tclctl's words */
 /* A call whose reply is 2xx JSON. body: a reference that is taken, or NULL; *out: a new reference (out may be NULL). */
 int ctl_call(struct ctl *c, const char *method, const char *path, json_t *body, json_t **out);
 /* All pages of a list: *out is a new array. most > 0: no more items than that. */
@@ -95,6 +96,9 @@ int ctl_post(struct ctl *c, const char *path, const struct tp_buf *lines, double
 int ctl_download(struct ctl *c, const char *method, const char *path, const char *file, long long *bytes);
 /* "/v1/hardware/%s": each %s is a path segment and is percent-encoded. Lives until the end. */
 const char *ctl_path(struct ctl *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- what tcld advises: words.c ---- */
+const char *ctl_words(struct ctl *c, const char *text); /* "PUT /v1/hardware/x {…}" as "tclctl hardware add x …" */
 
 /* ---- what people see: show.c ---- */
 void ctl_show_init(struct ctl *c);
@@ -125,6 +129,7 @@ int ctl_job_started(struct ctl *c, const struct ctl_args *a, json_t *job);
     }
 
 void ctl_print_jobs(struct ctl *c, const json_t *items);
+void ctl_print_outcome(struct ctl *c, const json_t *job); /* of a job that succeeded, indented lines: outcome.c */
 
 /* An object as "key value" lines, or as JSON: cmd_hardware.c */
 void ctl_print_object(struct ctl *c, const json_t *o);
