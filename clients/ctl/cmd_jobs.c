@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const double patience = 60; /* seconds without an answer */
 
@@ -38,16 +37,7 @@ const struct ctl_opt ctl_jobs_opts[] = {{"state", "STATE", "list: queued, runnin
 
 static double job_seconds(const json_t *job)
 {
-    const char *text[] = {tc_str(job, "/started"), tc_str(job, "/finished")};
-    double at[2];
-    for (int i = 0; i < 2; i++) {
-        struct tm tm = {0};
-        const char *rest = text[i] ? strptime(text[i], "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-        if (!rest)
-            return NAN;
-        at[i] = (double)timegm(&tm) + (*rest == '.' ? strtod(rest, NULL) : 0);
-    }
-    return at[1] - at[0];
+    return ctl_time(tc_str(job, "/finished")) - ctl_time(tc_str(job, "/started"));
 }
 
 void ctl_print_jobs(struct ctl *c, const json_t *items)

@@ -1,6 +1,7 @@
 /* tclctl models, activate, rollback. */
 #include "clients/ctl/ctl.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct ctl_opt ctl_models_opts[] = {{"family", NULL, "the word is a family: its knowledge bases"},
@@ -179,28 +180,50 @@ int ctl_activate(struct ctl *c, const struct ctl_args *a)
     return rc ? rc : activate_id(c, &o, id);
 }
 
-/* The newest model that is older than the active one and did not lose against the champion of its time. */
+/* Of models (newest first) that did not lose against the champion of their time: where one is active, of those older
+ * than it, the one that answered last, or the newest when tcld does not know of any; where none is, the one that
+ * answered last. 0: none. */
+static long long model_before(const json_t *items, bool *active)
+{
+    double latest = NAN;
+    const json_t *x;
+    long long to = 0;
+    bool behind;
+    size_t i;
+
+    *active = false;
+    json_array_foreach(items, i, x)
+    {
+        *active |= json_is_true(tc_at(x, "/active"));
+    }
+    behind = !*active;
+    json_array_foreach(items, i, x)
+    {
+        const char *state = tc_str(x, "/state");
+        double at = ctl_time(tc_str(x, "/activated"));
+        bool good = behind && state && strcmp(state, "rejected");
+        if (good && (isnan(at) ? *active && !to : isnan(latest) || at > latest)) {
+            to = tc_int(x, "/id", 0);
+            latest = at;
+        }
+        behind |= json_is_true(tc_at(x, "/active"));
+    }
+    return to;
+}
+
 int ctl_rollback(struct ctl *c, const struct ctl_args *a)
 {
     const struct owner o = owner_of(a);
     const char *what = o.family ? "family" : "hardware", *flag = o.family ? " --family" : "";
-    json_t *items = NULL, *x;
-    long long to = 0;
-    bool behind = false;
-    size_t i;
+    json_t *items = NULL;
+    bool active;
     int rc = ctl_list(c, path_of(c, &o, "/models"), 0, &items);
 
     if (rc)
         return rc;
-    json_array_foreach(items, i, x)
-    {
-        const char *state = tc_str(x, "/state");
-        if (behind && !to && state && strcmp(state, "rejected"))
-            to = tc_int(x, "/id", 0);
-        behind = behind || json_is_true(tc_at(x, "/active"));
-    }
+    long long to = model_before(items, &active);
     json_decref(items);
-    if (!behind)
+    if (!to && !active)
         return ctl_fail(c, CTL_REFUSED, "%s %s has no active model of its own; tclctl models%s %s lists all", what,
                         o.name, flag, o.name);
     if (!to)

@@ -118,6 +118,7 @@ void ctl_cell_int(struct ctl_table *t, const json_t *j, const char *pointer);
 void ctl_cell_str(struct ctl_table *t, const json_t *j, const char *pointer);
 void ctl_table_print(struct ctl_table *t);               /* and frees it */
 const char *ctl_seconds(struct ctl *c, double seconds);  /* "48.2 us", "1.33 ms", "12.4 s"; "-" for NaN */
+double ctl_time(const char *rfc3339);                    /* seconds since 1970, NaN for NULL and what is no time */
 const char *ctl_age(struct ctl *c, const char *rfc3339); /* "3 min", "2 h", "5 d" ago; "-" for NULL */
 
 /* ---- jobs: cmd_jobs.c ---- */
