@@ -73,11 +73,11 @@ static int transport(void)
     return stop_asked ? CTL_INTERRUPTED : CTL_NO_ANSWER; /* the text is in c->err */
 }
 
-static int refused(struct ctl *c, const char *method, const char *path, const struct tc_reply *r)
+int ctl_refused(struct ctl *c, const struct tc_reply *r)
 {
     char why[800];
     tc_reply_explain(r, why, sizeof why);
-    return ctl_fail(c, CTL_REFUSED, "%s %s: %s", method, path, why);
+    return ctl_fail(c, CTL_REFUSED, "%.900s", ctl_words(c, why));
 }
 
 /* r: a reply that came. */
@@ -87,7 +87,7 @@ static int take_json(struct ctl *c, const char *method, const char *path, const 
     json_t *j;
 
     if (r->status < 200 || r->status > 299)
-        return refused(c, method, path, r);
+        return ctl_refused(c, r);
     if (!out)
         return CTL_OK;
     j = r->body.n ? tc_reply_json(r, &e) : json_null();
@@ -231,7 +231,7 @@ static int run_download(struct ctl *c, const char *method, const char *path, str
         d->problem = (struct tp_buf){0};
         tp_buf_putc(&r->body, '\0');
         r->body.n -= !r->body.oom;
-        rc = refused(c, method, path, r);
+        rc = ctl_refused(c, r);
     }
     if (d->gz && gzclose(d->gz) != Z_OK)
         d->failed = true;

@@ -2,6 +2,7 @@
 #include "clients/ctl/ctl.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,26 +252,33 @@ int ctl_hardware(struct ctl *c, const struct ctl_args *a)
 
 int ctl_similar(struct ctl *c, const struct ctl_args *a)
 {
-    static const char *const heads[] = {"HARDWARE", "SIMILARITY", "GAIN", "RECOMMENDED", "REASON", NULL};
+    static const char *const heads[] = {"HARDWARE", "SIMILARITY", "CONCORDANCE", "RECOMMENDED", "REASON", NULL};
     json_t *reply = NULL, *x;
-    size_t i;
+    size_t i, measured = 0;
     int rc = ctl_call(c, "GET", ctl_path(c, "/v1/hardware/%s/similar", a->word[0]), NULL, &reply);
 
     if (rc)
         return rc;
     if (c->json) {
         ctl_json_out(tc_at(reply, "/items"));
+    } else if (!json_array_size(tc_at(reply, "/items"))) {
+        printf("there is no hardware but %s to learn from; tclctl hardware add registers more\n", a->word[0]);
     } else {
         struct ctl_table *t = ctl_table_new(c, heads);
         json_array_foreach(tc_at(reply, "/items"), i, x)
         {
+            double alike = tc_num(x, "/similarity"), concordance = tc_num(x, "/measured_transfer_gain");
             ctl_cell_str(t, x, "/hardware");
-            ctl_cell_num(t, tc_num(x, "/similarity"), "%.3f");
-            ctl_cell_num(t, tc_num(x, "/measured_transfer_gain"), "%+.3f");
+            ctl_cell_num(t, alike > 0 ? alike : (double)NAN, "%.3f"); /* 0: their descriptors have no key in common */
+            ctl_cell_num(t, concordance, "%.3f");
+            measured += !isnan(concordance);
             ctl_cell(t, "%s", json_is_true(tc_at(x, "/recommended")) ? "yes" : "no");
             ctl_cell_str(t, x, "/reason");
         }
         ctl_table_print(t);
+        if (measured)
+            ctl_note(c, "concordance: the share of pairs of %s's programs that its model orders right; 0.5 is chance",
+                     a->word[0]);
     }
     json_decref(reply);
     return CTL_OK;

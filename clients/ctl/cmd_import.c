@@ -1,7 +1,8 @@
 /* tclctl import, candidates add: logs into tcld, batch by batch, resumable.
  *
  * A batch has at most 1,000 lines, which is as many errors as a reply lists: no bad line goes unreported, and since the
- * journal moves on with each answer, none is reported twice. */
+ * journal moves on with each answer, none is reported twice. The journal is believed when tcld still has what was
+ * imported last: it may serve an older copy of its database now. */
 #include "clients/ctl/ctl.h"
 #include "clients/ctl/journal.h"
 #include "clients/ctl/lines.h"
@@ -10,7 +11,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { BATCH_LINES = 1000, BATCH_BYTES = 4 << 20, ERRORS_SHOWN = 1000 /* in --json */ };
+enum {
+    BATCH_LINES = 1000,
+    BATCH_BYTES = 4 << 20,
+    ERRORS_SHOWN = 1000, /* in --json */
+    PROOF = 8            /* records that show whether tcld has what the journal says */
+};
 static const double save_seconds = 1; /* between writes of the journal */
 
 const struct ctl_opt ctl_import_opts[] = {
@@ -136,6 +142,75 @@ static int one_file(struct import *x, const char *file)
     return rc;
 }
 
+/* ---- may the journal be believed? ---- */
+
+/* The text of a file up to `end`, or the last part of it that is long enough. -1: it cannot be read. */
+static int read_tail(const char *file, long long end, struct tp_buf *out)
+{
+    long long at = end > BATCH_BYTES ? end - BATCH_BYTES : 0;
+    struct tc_err e;
+    struct ln_batch b;
+    struct ln_reader *r = ln_open(file, &e);
+    int rc = r ? ln_skip(r, at, 0, &e) : -1, got = 0;
+
+    while (!rc && at < end && (got = ln_next(r, BATCH_BYTES, BATCH_LINES, &b, &e)) > 0) {
+        tp_buf_put(out, b.p, (long long)b.n > end - at ? (size_t)(end - at) : b.n);
+        at = ln_offset(r);
+    }
+    ln_close(r);
+    return rc || got < 0 || out->oom ? -1 : 0;
+}
+
+static bool is_measured(const char *line, size_t n)
+{
+    json_t *j = ln_is_skipped(line, n) ? NULL : json_loadb(line, n, 0, NULL);
+    bool good = json_is_array(tc_at(j, "/i")) && json_is_array(tc_at(j, "/r"));
+    json_decref(j);
+    return good;
+}
+
+/* The last PROOF records of a text: tcld may have refused one of them. */
+static void last_records(const struct tp_buf *text, struct tp_buf *out)
+{
+    size_t end = text->n;
+
+    for (int found = 0; found < PROOF && end > 0;) {
+        size_t at = end - (text->p[end - 1] == '\n'), n = at;
+        while (at > 0 && text->p[at - 1] != '\n')
+            at--;
+        n -= at;
+        if (is_measured(text->p + at, n)) {
+            tp_buf_put(out, text->p + at, n);
+            tp_buf_putc(out, '\n');
+            found++;
+        }
+        end = at;
+    }
+}
+
+/* Measurements only: a candidate that failed would be pooled again. */
+static int doubt_journal(struct import *x, char *const *files)
+{
+    const char *file = jn_latest(x->journal, files);
+    struct tp_buf text = {0}, lines = {0};
+    json_t *reply = NULL;
+    int rc = CTL_OK;
+
+    if (file && !read_tail(file, jn_find(x->journal, file).offset, &text))
+        last_records(&text, &lines);
+    if (lines.n && !lines.oom)
+        rc = ctl_post(x->c, x->path, &lines, x->patience, &reply);
+    if (tc_int(reply, "/accepted", 0) > 0) {
+        ctl_note(x->c, "tcld has lost what was imported before (an older backup?): everything is sent again");
+        x->accepted += tc_int(reply, "/accepted", 0);
+        jn_forget(x->journal);
+    }
+    json_decref(reply);
+    tp_buf_free(&lines);
+    tp_buf_free(&text);
+    return rc;
+}
+
 static void summary(struct import *x, int rc)
 {
     struct ctl *c = x->c;
@@ -187,6 +262,8 @@ static int import(struct ctl *c, const struct ctl_args *a, const char *hw, const
             x.total += st.st_size;
     }
     x.began = x.saved = tc_now();
+    if (!strcmp(kind, "measurements"))
+        rc = doubt_journal(&x, files);
     for (char **f = files; *f && !rc; f++)
         rc = one_file(&x, *f);
     if (jn_save(x.journal, rc ? &e : &c->err) && !rc)

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const double patience = 60; /* seconds without an answer */
 
@@ -20,7 +19,8 @@ const struct ctl_opt ctl_retrain_opts[] = {{"mode", "MODE", "adapt, pretrain or 
                                            {"source", "HW", "pretrain: learn from it; may be given several times"},
                                            CTL_WAIT_OPT,
                                            {0}};
-const struct ctl_opt ctl_evaluate_opts[] = {{"model", "ID", "instead of the active one"}, CTL_WAIT_OPT, {0}};
+const struct ctl_opt ctl_evaluate_opts[] = {
+    {"model", "WHICH", "active, ac, kb or the id of a model"}, CTL_WAIT_OPT, {0}};
 const struct ctl_opt ctl_select_opts[] = {{"budget", "N", "choose so many"},
                                           {"fraction", "X", "choose this share of those that wait"},
                                           {"method", "NAME", "rdu, random, uncertainty, coreset or representative"},
@@ -37,16 +37,7 @@ const struct ctl_opt ctl_jobs_opts[] = {{"state", "STATE", "list: queued, runnin
 
 static double job_seconds(const json_t *job)
 {
-    const char *text[] = {tc_str(job, "/started"), tc_str(job, "/finished")};
-    double at[2];
-    for (int i = 0; i < 2; i++) {
-        struct tm tm = {0};
-        const char *rest = text[i] ? strptime(text[i], "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-        if (!rest)
-            return NAN;
-        at[i] = (double)timegm(&tm) + (*rest == '.' ? strtod(rest, NULL) : 0);
-    }
-    return at[1] - at[0];
+    return ctl_time(tc_str(job, "/finished")) - ctl_time(tc_str(job, "/started"));
 }
 
 void ctl_print_jobs(struct ctl *c, const json_t *items)
@@ -74,19 +65,9 @@ void ctl_print_jobs(struct ctl *c, const json_t *items)
     ctl_table_print(t);
 }
 
-static void print_ranks(const char *what, const json_t *m)
-{
-    if (json_is_object(m))
-        printf("  %-10s %lld tasks, %lld programs: top-1 %.3f, top-5 %.3f, pairs in order %.1f %%, latency off by %.0f "
-               "%%\n",
-               what, (long long)tc_int(m, "/tasks", 0), (long long)tc_int(m, "/programs", 0), tc_num(m, "/top1_mean"),
-               tc_num(m, "/top5_mean"), tc_num(m, "/pairwise") * 100, tc_num(m, "/latency_mape") * 100);
-}
-
 /* A job that has ended: what came of it, and its exit code. */
 static int ended(struct ctl *c, const json_t *job)
 {
-    const json_t *r = tc_at(job, "/result");
     const char *state = tc_str(job, "/state"), *error = tc_str(job, "/error"), *kind = tc_str(job, "/kind");
     bool good = state && !strcmp(state, "succeeded");
 
@@ -96,17 +77,7 @@ static int ended(struct ctl *c, const json_t *job)
     } else if (good) {
         printf("job %lld (%s of %s) succeeded after %s\n", (long long)tc_int(job, "/id", 0), kind ? kind : "?",
                tc_str(job, "/hardware") ? tc_str(job, "/hardware") : "?", ctl_seconds(c, job_seconds(job)));
-        if (tc_str(r, "/decision"))
-            printf("  %s%s: %s\n", tc_str(r, "/decision"),
-                   tc_at(r, "/model") ? ctl_printf(c, " (model %lld)", (long long)tc_int(r, "/model", 0)) : "",
-                   tc_str(r, "/reason") ? tc_str(r, "/reason") : "");
-        print_ranks("challenger", tc_at(r, "/challenger"));
-        print_ranks("champion", tc_at(r, "/champion"));
-        print_ranks("held out", tc_at(r, "/held_out"));
-        print_ranks("all", tc_at(r, "/all"));
-        if (tc_at(r, "/count"))
-            printf("  %lld of %lld candidates selected by %s\n", (long long)tc_int(r, "/count", 0),
-                   (long long)tc_int(r, "/pooled", 0), tc_str(r, "/method") ? tc_str(r, "/method") : "?");
+        ctl_print_outcome(c, job);
     }
     return good ? CTL_OK
                 : ctl_fail(c, CTL_FAILED, "job %lld %s%s%s", (long long)tc_int(job, "/id", 0), state ? state : "?",
@@ -119,9 +90,32 @@ struct follow {
     struct ctl *c;
     struct tp_buf line;
     char last_id[32];
+    double furthest; /* progress shown: a phase that is tried again does not take it back */
+    int tenth;       /* of it, in the last plain line */
+    char phase[32];
     json_t *end; /* the job as it ended */
     bool is_end;
 };
+
+/* On a terminal always; elsewhere a line for each phase and each tenth. */
+static void show_progress(struct follow *f, const json_t *job)
+{
+    struct ctl *c = f->c;
+    const char *phase = tc_str(job, "/phase"), *state = tc_str(job, "/state"), *hw = tc_str(job, "/hardware");
+    double loss = tc_num(job, "/loss"), top1 = tc_num(job, "/metrics/top1_mean");
+    long long epoch = tc_int(job, "/epoch", 0);
+
+    phase = phase ? phase : state ? state : "";
+    f->furthest = fmax(f->furthest, tc_num(job, "/progress"));
+    if (!c->live && !strncmp(phase, f->phase, sizeof f->phase - 1) && (int)(f->furthest * 10) <= f->tenth)
+        return;
+    snprintf(f->phase, sizeof f->phase, "%s", phase);
+    f->tenth = (int)(f->furthest * 10);
+    c->last_line = -INFINITY; /* it is due */
+    ctl_progress(c, hw ? hw : "job", f->furthest, "%s%s%s%s", phase, epoch ? ctl_printf(c, ", epoch %lld", epoch) : "",
+                 isnan(loss) ? "" : ctl_printf(c, ", loss %.4f", loss),
+                 isnan(top1) ? "" : ctl_printf(c, ", top-1 %.3f", top1));
+}
 
 static void on_line(struct follow *f, const char *s)
 {
@@ -132,7 +126,6 @@ static void on_line(struct follow *f, const char *s)
     if (strncmp(s, "data: ", 6))
         return;
     json_t *job = json_loads(s + 6, 0, NULL);
-    const char *phase = tc_str(job, "/phase"), *state = tc_str(job, "/state"), *hw = tc_str(job, "/hardware");
     if (f->is_end) {
         json_decref(f->end);
         f->end = job;
@@ -142,15 +135,7 @@ static void on_line(struct follow *f, const char *s)
         ctl_json_out(job);
         fflush(stdout);
     } else if (!f->c->json) {
-        double loss = tc_num(job, "/loss"), top1 = tc_num(job, "/metrics/top1_mean");
-        ctl_progress(f->c, hw ? hw : "job", tc_num(job, "/progress"), "%s%s%s%s",
-                     phase   ? phase
-                     : state ? state
-                             : "",
-                     tc_int(job, "/epoch", 0) ? ctl_printf(f->c, ", epoch %lld", (long long)tc_int(job, "/epoch", 0))
-                                              : "",
-                     isnan(loss) ? "" : ctl_printf(f->c, ", loss %.4f", loss),
-                     isnan(top1) ? "" : ctl_printf(f->c, ", top-1 %.3f", top1));
+        show_progress(f, job);
     }
     json_decref(job);
 }
@@ -272,10 +257,32 @@ int ctl_adapt(struct ctl *c, const struct ctl_args *a)
     return retrain(c, a, "adapt");
 }
 
+/* "kb" and "ac" as the id of the model that has this role now: tcld takes "active" and ids. */
+static int put_model(struct ctl *c, const struct ctl_args *a, json_t *body)
+{
+    const char *which = ctl_get(a, "model"), *hw = a->word[0];
+    bool kb = which && !strcmp(which, "kb"), ac = which && !strcmp(which, "ac");
+    json_t *h = NULL;
+    int rc;
+
+    if (which && !strcmp(which, "active"))
+        return CTL_OK;
+    if (!kb && !ac)
+        return ctl_put_int(c, a, "model", body, "model", 1);
+    if ((rc = ctl_call(c, "GET", ctl_path(c, "/v1/hardware/%s", hw), NULL, &h)))
+        return rc;
+    long long id = tc_int(h, kb ? "/kb_model" : "/active_model", 0);
+    json_decref(h);
+    if (!id)
+        return ctl_fail(c, CTL_REFUSED, "hardware %s has no %s", hw, kb ? "knowledge base" : "model of its own");
+    json_object_set_new(body, "model", json_integer(id));
+    return CTL_OK;
+}
+
 int ctl_evaluate(struct ctl *c, const struct ctl_args *a)
 {
     json_t *body = json_object();
-    int rc = ctl_put_int(c, a, "model", body, "model", 1);
+    int rc = put_model(c, a, body);
     return start(c, a, ctl_path(c, "/v1/hardware/%s/evaluate", a->word[0]), body, rc);
 }
 
@@ -348,8 +355,13 @@ int ctl_jobs(struct ctl *c, const struct ctl_args *a)
         return rc;
     path = ctl_printf(c, "/v1/jobs/%lld", id);
     rc = ctl_call(c, strcmp(verb, "show") ? "DELETE" : "GET", path, NULL, &job);
-    if (!rc)
+    if (!rc && (c->json || !strcmp(verb, "show")))
         ctl_print_object(c, job);
+    else if (!rc)
+        printf(tc_str(job, "/state") && !strcmp(tc_str(job, "/state"), "running")
+                   ? "job %lld will stop at its next step\n"
+                   : "job %lld is cancelled\n",
+               id);
     json_decref(job);
     return rc;
 }

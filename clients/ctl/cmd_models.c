@@ -1,6 +1,7 @@
 /* tclctl models, activate, rollback. */
 #include "clients/ctl/ctl.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct ctl_opt ctl_models_opts[] = {{"family", NULL, "the word is a family: its knowledge bases"},
@@ -8,6 +9,10 @@ const struct ctl_opt ctl_models_opts[] = {{"family", NULL, "the word is a family
                                           {"activate", NULL, "import: let it answer at once"},
                                           {"limit", "N", "at most so many (20; 0: all)"},
                                           {0}};
+const struct ctl_opt ctl_activate_opts[] = {{"family", NULL, "the word is a family: its knowledge base"},
+                                            {"force", NULL, "a model that was rejected, too"},
+                                            {0}};
+const struct ctl_opt ctl_rollback_opts[] = {{"family", NULL, "the word is a family: its knowledge base"}, {0}};
 
 static int list(struct ctl *c, const struct ctl_args *a)
 {
@@ -69,7 +74,6 @@ static int import(struct ctl *c, const struct ctl_args *a, const char *hw, const
 {
     struct tp_buf b = {0};
     struct tc_reply r = {0};
-    char why[800];
     int rc = CTL_OK;
 
     if (tc_read_file(file, &b, &c->err))
@@ -84,8 +88,7 @@ static int import(struct ctl *c, const struct ctl_args *a, const char *hw, const
     if (tc_call(c->http, &q, &r, &c->err))
         rc = ctl_stopped() ? CTL_INTERRUPTED : CTL_NO_ANSWER;
     else if (r.status != 201) {
-        tc_reply_explain(&r, why, sizeof why);
-        rc = ctl_fail(c, CTL_REFUSED, "POST %s: %s", q.path, why);
+        rc = ctl_refused(c, &r);
     } else if (c->json) {
         printf("%s\n", r.body.p);
     } else {
@@ -113,47 +116,118 @@ int ctl_models(struct ctl *c, const struct ctl_args *a)
     return ctl_fail(c, CTL_USAGE, "usage: tclctl models %s", c->command->usage);
 }
 
-static int activate(struct ctl *c, const char *hw, long long id)
+/* ---- which one answers ---- */
+
+struct owner {
+    const char *name;
+    bool family;
+};
+
+static struct owner owner_of(const struct ctl_args *a)
+{
+    return (struct owner){.name = a->word[0], .family = ctl_has(a, "family")};
+}
+
+static const char *path_of(struct ctl *c, const struct owner *o, const char *below)
+{
+    return ctl_printf(c, "%s%s", ctl_path(c, o->family ? "/v1/families/%s" : "/v1/hardware/%s", o->name), below);
+}
+
+/* model: taken. says: what then answers. */
+static int activate(struct ctl *c, const struct owner *o, json_t *model, const char *says)
 {
     json_t *m = NULL;
-    int rc = ctl_call(c, "POST", ctl_path(c, "/v1/hardware/%s/activate", hw),
-                      json_pack("{s:I}", "model", (json_int_t)id), &m);
+    int rc = ctl_call(c, "POST", path_of(c, o, "/activate"), json_pack("{s:o}", "model", model), &m);
+
     if (!rc && c->json)
         ctl_json_out(m);
     else if (!rc)
-        printf("model %lld answers for %s\n", id, hw);
+        printf("%s %s %s\n", says, o->family ? "is the knowledge base of" : "answers for", o->name);
+    json_decref(m);
+    return rc;
+}
+
+static int activate_id(struct ctl *c, const struct owner *o, long long id)
+{
+    return activate(c, o, json_integer(id), ctl_printf(c, "model %lld", id));
+}
+
+/* A model that lost against the one of its time is not activated by a slip. */
+static int may_answer(struct ctl *c, long long id)
+{
+    json_t *m = NULL;
+    int rc = ctl_call(c, "GET", ctl_printf(c, "/v1/models/%lld", id), NULL, &m);
+    const char *state = tc_str(m, "/state");
+
+    if (!rc && state && !strcmp(state, "rejected"))
+        rc = ctl_fail(c, CTL_USAGE, "model %lld was rejected when it was trained; --force activates it all the same",
+                      id);
     json_decref(m);
     return rc;
 }
 
 int ctl_activate(struct ctl *c, const struct ctl_args *a)
 {
+    const struct owner o = owner_of(a);
     long long id = 0;
-    int rc = ctl_read_int(c, "the id of a model", a->word[1], 1, &id);
-    return rc ? rc : activate(c, a->word[0], id);
+    int rc;
+
+    if (!strcmp(a->word[1], "kb") && !o.family)
+        return activate(c, &o, json_string("kb"), "the knowledge base");
+    rc = ctl_read_int(c, "the id of a model", a->word[1], 1, &id);
+    if (!rc && !ctl_has(a, "force"))
+        rc = may_answer(c, id);
+    return rc ? rc : activate_id(c, &o, id);
 }
 
-/* The newest model that is older than the active one and did not lose against the champion of its time. */
-int ctl_rollback(struct ctl *c, const struct ctl_args *a)
+/* Of models (newest first) that did not lose against the champion of their time: where one is active, of those older
+ * than it, the one that answered last, or the newest when tcld does not know of any; where none is, the one that
+ * answered last. 0: none. */
+static long long model_before(const json_t *items, bool *active)
 {
-    json_t *items = NULL, *x;
+    double latest = NAN;
+    const json_t *x;
     long long to = 0;
-    bool behind = false;
+    bool behind;
     size_t i;
-    int rc = ctl_list(c, ctl_path(c, "/v1/hardware/%s/models", a->word[0]), 0, &items);
 
-    if (rc)
-        return rc;
+    *active = false;
+    json_array_foreach(items, i, x)
+    {
+        *active |= json_is_true(tc_at(x, "/active"));
+    }
+    behind = !*active;
     json_array_foreach(items, i, x)
     {
         const char *state = tc_str(x, "/state");
-        if (behind && !to && state && strcmp(state, "rejected"))
+        double at = ctl_time(tc_str(x, "/activated"));
+        bool good = behind && state && strcmp(state, "rejected");
+        if (good && (isnan(at) ? *active && !to : isnan(latest) || at > latest)) {
             to = tc_int(x, "/id", 0);
-        behind = behind || json_is_true(tc_at(x, "/active"));
+            latest = at;
+        }
+        behind |= json_is_true(tc_at(x, "/active"));
     }
+    return to;
+}
+
+int ctl_rollback(struct ctl *c, const struct ctl_args *a)
+{
+    const struct owner o = owner_of(a);
+    const char *what = o.family ? "family" : "hardware", *flag = o.family ? " --family" : "";
+    json_t *items = NULL;
+    bool active;
+    int rc = ctl_list(c, path_of(c, &o, "/models"), 0, &items);
+
+    if (rc)
+        return rc;
+    long long to = model_before(items, &active);
     json_decref(items);
+    if (!to && !active)
+        return ctl_fail(c, CTL_REFUSED, "%s %s has no active model of its own; tclctl models%s %s lists all", what,
+                        o.name, flag, o.name);
     if (!to)
-        return ctl_fail(c, CTL_REFUSED, "hardware %s has no model before the active one; tclctl models %s lists all",
-                        a->word[0], a->word[0]);
-    return activate(c, a->word[0], to);
+        return ctl_fail(c, CTL_REFUSED, "%s %s has no model before the active one; tclctl models%s %s lists all", what,
+                        o.name, flag, o.name);
+    return activate_id(c, &o, to);
 }

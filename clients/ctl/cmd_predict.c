@@ -52,12 +52,47 @@ static void take_errors(struct predict *p, const char *file, const struct ln_bat
     json_array_foreach(tc_at(reply, "/errors"), i, error)
     {
         long long line = b->line + tc_int(error, "/line", 1) - 1;
-        fprintf(stderr, "%s:%lld: %s: %s\n", file, line, tc_str(error, "/code"), tc_str(error, "/detail"));
         json_object_set_new(error, "line", json_integer(line));
         json_object_set_new(error, "index", json_integer(tc_int(error, "/index", 0) + (json_int_t)p->n));
         json_object_set_new(error, "file", json_string(file));
         json_array_append(p->errors, error);
     }
+}
+
+/* Equal errors in one line: most often all records have the same. */
+static void print_errors(const struct predict *p)
+{
+    enum { LINES_SHOWN = 3 };
+    json_t *groups = json_object(), *error, *g;
+    const char *why;
+    size_t i;
+
+    json_array_foreach(p->errors, i, error)
+    {
+        why = ctl_printf(p->c, "%s: %s", tc_str(error, "/code"), tc_str(error, "/detail"));
+        if (!(g = json_object_get(groups, why)))
+            json_object_set_new(groups, why, g = json_array());
+        json_array_append(g, error);
+    }
+    json_object_foreach(groups, why, g)
+    {
+        size_t n = json_array_size(g);
+        const char *file = "", *last = "";
+        if (n > 1)
+            fprintf(stderr, "%zu records: %s (", n, why);
+        for (i = 0; i < n && i < LINES_SHOWN; i++, last = file) {
+            file = tc_str(json_array_get(g, i), "/file");
+            fprintf(stderr, "%s", i ? ", " : "");
+            if (strcmp(file, last))
+                fprintf(stderr, "%s:", file);
+            fprintf(stderr, "%lld", (long long)tc_int(json_array_get(g, i), "/line", 0));
+        }
+        if (n > 1)
+            fprintf(stderr, "%s)\n", n > LINES_SHOWN ? ", ..." : "");
+        else
+            fprintf(stderr, ": %s\n", why);
+    }
+    json_decref(groups);
 }
 
 static int take_reply(struct predict *p, const char *file, const struct ln_batch *b, const json_t *reply)
@@ -179,15 +214,17 @@ int ctl_predict(struct ctl *c, const struct ctl_args *a)
     for (char **f = files; !rc && f && *f; f++)
         rc = one_file(&p, *f);
     ctl_progress_end(c);
+    print_errors(&p);
     if (!rc) {
         size_t unusable = p.unusable;
         if (most) {
             qsort(p.row, p.n, sizeof *p.row, by_score);
+            p.n -= unusable; /* those stand last */
             p.n = (size_t)most < p.n ? (size_t)most : p.n;
         }
         if (c->json)
             print_json(&p, with_std, most > 0);
-        else
+        else if (p.n > (most ? 0 : unusable)) /* not a table of dashes */
             print_table(&p, with_std);
         rc = unusable ? CTL_PARTLY : CTL_OK;
     }

@@ -15,6 +15,7 @@ enum { SECRET = 32 /* bytes of chance */, LETTERS = 43 /* of base64url */ };
 
 const struct ctl_opt ctl_token_opts[] = {{"name", "NAME", "how logs call it (by default ROLE- and 8 digits)"},
                                          {"output", "FILE", "the tokens_file, which gets the line (also -o)"},
+                                         {"secret-file", "FILE", "a new file for the token, instead of stdout"},
                                          {0}};
 
 static int make(struct ctl *c, const char *role, const char *name, char token[64], char line[256])
@@ -39,9 +40,10 @@ static int make(struct ctl *c, const char *role, const char *name, char token[64
     return CTL_OK;
 }
 
-static int append(struct ctl *c, const char *file, const char *line)
+/* how: O_APPEND, or O_EXCL: the file must be new. */
+static int put_line(struct ctl *c, const char *file, int how, const char *line)
 {
-    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), rc = CTL_OK;
+    int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | how, 0600), rc = CTL_OK;
     size_t n = strlen(line);
 
     if (fd < 0 || write(fd, line, n) != (ssize_t)n || fsync(fd))
@@ -49,6 +51,13 @@ static int append(struct ctl *c, const char *file, const char *line)
     if (fd >= 0)
         close(fd);
     return rc;
+}
+
+static void print_json(const char *key, const char *value, const char *line)
+{
+    json_t *j = json_pack("{s:s, s:s%}", key, value, "line", line, strlen(line) - 1);
+    ctl_json_out(j);
+    json_decref(j);
 }
 
 static bool is_identifier(const char *s)
@@ -59,7 +68,8 @@ static bool is_identifier(const char *s)
 
 int ctl_token(struct ctl *c, const struct ctl_args *a)
 {
-    const char *role = a->word[0], *name = ctl_get(a, "name"), *file = ctl_get(a, "output");
+    const char *role = a->word[0], *name = ctl_get(a, "name"), *file = ctl_get(a, "output"),
+               *secret = ctl_get(a, "secret-file");
     char token[64], line[256];
     int rc;
 
@@ -68,18 +78,23 @@ int ctl_token(struct ctl *c, const struct ctl_args *a)
     if (name && !is_identifier(name))
         return ctl_fail(c, CTL_USAGE, "--name %s: a name matches [a-z0-9][a-z0-9._-]{0,62}", name);
     rc = make(c, role, name, token, line);
-    if (!rc && file)
-        rc = append(c, file, line);
+    if (!rc && secret)
+        rc = put_line(c, secret, O_EXCL, ctl_printf(c, "%s\n", token));
+    if (!rc && file && (rc = put_line(c, file, O_APPEND, line)) && secret)
+        unlink(secret);
     if (rc)
         return rc;
     if (c->json)
-        printf("{\"token\": \"%s\", \"line\": \"%.*s\"}\n", token, (int)strlen(line) - 1, line);
-    else
+        print_json(secret ? "secret_file" : "token", secret ? secret : token, line);
+    else if (!secret)
         printf("%s\n", token);
     if (file)
-        ctl_note(c, "its hash is in %s; SIGHUP makes a running tcld know it. The token is shown this once.", file);
+        ctl_note(c, "its hash is in %s; SIGHUP makes a running tcld know it", file);
     else if (!c->json)
-        ctl_note(c, "put this line into tcld's tokens_file; the token is shown this once:\n%.*s", (int)strlen(line) - 1,
-                 line);
+        ctl_note(c, "put this line into tcld's tokens_file:\n%.*s", (int)strlen(line) - 1, line);
+    if (secret)
+        ctl_note(c, "the token is in %s: tclctl --token-file reads it", secret);
+    else if (file || !c->json)
+        ctl_note(c, "the token is shown this once");
     return CTL_OK;
 }

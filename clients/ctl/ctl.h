@@ -84,6 +84,7 @@ int ctl_settings(struct ctl *c, const struct ctl_args *a);
 int ctl_fail(struct ctl *c, enum ctl_exit code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool ctl_stopped(void); /* SIGINT or SIGTERM came */
 void ctl_catch_signals(struct ctl *c);
+int ctl_refused(struct ctl *c, const struct tc_reply *r); /* CTL_REFUSED and why, in tclctl's words */
 /* A call whose reply is 2xx JSON. body: a reference that is taken, or NULL; *out: a new reference (out may be NULL). */
 int ctl_call(struct ctl *c, const char *method, const char *path, json_t *body, json_t **out);
 /* All pages of a list: *out is a new array. most > 0: no more items than that. */
@@ -95,6 +96,9 @@ int ctl_post(struct ctl *c, const char *path, const struct tp_buf *lines, double
 int ctl_download(struct ctl *c, const char *method, const char *path, const char *file, long long *bytes);
 /* "/v1/hardware/%s": each %s is a path segment and is percent-encoded. Lives until the end. */
 const char *ctl_path(struct ctl *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- what tcld advises: words.c ---- */
+const char *ctl_words(struct ctl *c, const char *text); /* "PUT /v1/hardware/x {…}" as "tclctl hardware add x …" */
 
 /* ---- what people see: show.c ---- */
 void ctl_show_init(struct ctl *c);
@@ -114,6 +118,7 @@ void ctl_cell_int(struct ctl_table *t, const json_t *j, const char *pointer);
 void ctl_cell_str(struct ctl_table *t, const json_t *j, const char *pointer);
 void ctl_table_print(struct ctl_table *t);               /* and frees it */
 const char *ctl_seconds(struct ctl *c, double seconds);  /* "48.2 us", "1.33 ms", "12.4 s"; "-" for NaN */
+double ctl_time(const char *rfc3339);                    /* seconds since 1970, NaN for NULL and what is no time */
 const char *ctl_age(struct ctl *c, const char *rfc3339); /* "3 min", "2 h", "5 d" ago; "-" for NULL */
 
 /* ---- jobs: cmd_jobs.c ---- */
@@ -125,6 +130,7 @@ int ctl_job_started(struct ctl *c, const struct ctl_args *a, json_t *job);
     }
 
 void ctl_print_jobs(struct ctl *c, const json_t *items);
+void ctl_print_outcome(struct ctl *c, const json_t *job); /* of a job that succeeded, indented lines: outcome.c */
 
 /* An object as "key value" lines, or as JSON: cmd_hardware.c */
 void ctl_print_object(struct ctl *c, const json_t *o);

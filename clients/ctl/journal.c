@@ -102,12 +102,39 @@ void jn_set(struct jn_journal *j, const char *path, struct jn_mark m)
     struct stat st;
     char *full = realpath(path, NULL);
 
-    if (full && !stat(full, &st))
+    if (full && !stat(full, &st)) {
+        json_object_del(j->files, full); /* it goes to the end */
         json_object_set_new(j->files, full,
                             json_pack("{s:I, s:I, s:I, s:I, s:b}", "inode", (json_int_t)st.st_ino, "size",
                                       (json_int_t)m.size, "offset", (json_int_t)m.offset, "lines", (json_int_t)m.lines,
                                       "whole", (int)m.whole));
+    }
     free(full);
+}
+
+const char *jn_latest(struct jn_journal *j, char *const *files)
+{
+    json_t *known = json_object(), *x;
+    const char *key, *latest = NULL;
+
+    for (size_t i = 0; files[i]; i++) {
+        char *full = jn_find(j, files[i]).offset > 0 ? realpath(files[i], NULL) : NULL;
+        if (full)
+            json_object_set_new(known, full, json_integer((json_int_t)i));
+        free(full);
+    }
+    json_object_foreach(j->files, key, x)
+    {
+        const json_t *i = json_object_get(known, key);
+        latest = i ? files[json_integer_value(i)] : latest;
+    }
+    json_decref(known);
+    return latest;
+}
+
+void jn_forget(struct jn_journal *j)
+{
+    json_object_clear(j->files);
 }
 
 int jn_save(struct jn_journal *j, struct tc_err *e)

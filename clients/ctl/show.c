@@ -202,12 +202,18 @@ const char *ctl_seconds(struct ctl *c, double s)
                       : ctl_printf(c, "%.0f s", s);
 }
 
-const char *ctl_age(struct ctl *c, const char *when)
+double ctl_time(const char *when)
 {
     struct tm tm = {0};
-    if (!when || !strptime(when, "%Y-%m-%dT%H:%M:%S", &tm))
+    const char *rest = when ? strptime(when, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
+    return rest ? (double)timegm(&tm) + (*rest == '.' ? strtod(rest, NULL) : 0) : (double)NAN;
+}
+
+const char *ctl_age(struct ctl *c, const char *when)
+{
+    double s = (double)time(NULL) - floor(ctl_time(when));
+    if (isnan(s))
         return "-";
-    double s = difftime(time(NULL), timegm(&tm));
     return s < 90            ? ctl_printf(c, "%.0f s", fmax(s, 0))
            : s < 90 * 60     ? ctl_printf(c, "%.0f min", s / 60)
            : s < 36 * 3600.0 ? ctl_printf(c, "%.0f h", s / 3600)

@@ -39,7 +39,7 @@ struct run ctl_run_env(const char *const *env, const char *const *argv)
     struct tp_buf out = {0}, err = {0};
     struct tc_err e;
     struct run r = {0};
-    r.status = tc_run(argv, env, bb_slow() ? 600 : 90, &out, &err, &e);
+    r.status = tc_run(argv, env, bb_slow() ? 600 : 200, &out, &err, &e);
     r.out = ctl_text(&out);
     r.err = ctl_text(&err);
     r.json = json_loads(r.out, JSON_DECODE_ANY, NULL);

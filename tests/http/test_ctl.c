@@ -1,15 +1,61 @@
 /* tclctl as a program, against a real daemon: what a newcomer does, and what is said when it goes wrong. Logs are in
- * test_ctl_import.c. */
+ * test_ctl_import.c, what needs no model in test_ctl_plain.c. */
 #include "tests/http/ctl_run.h"
 
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+/* Of a job off a terminal: no percentage below the one before, no two lines within a tenth of one phase. */
+static void progress_is_a_line_a_step(const char *err)
+{
+    int before = -1, percent;
+    char phase[32], last[32] = "";
+    for (const char *p = err; (p = strstr(p, " % ")); p++) {
+        const char *from = p;
+        while (from > err && strchr("0123456789 ", from[-1]))
+            from--;
+        ck_assert_msg(sscanf(from, "%d %%  %31[a-z]", &percent, phase) == 2, "%.2000s", err);
+        ck_assert_msg(percent >= before, "%d %% after %d %%: %.2000s", percent, before, err);
+        ck_assert_msg(strcmp(phase, last) || percent / 10 > before / 10, "%s twice: %.2000s", phase, err);
+        before = percent;
+        strcpy(last, phase);
+    }
+    ck_assert_int_ge(before, 0);
+}
 
 /* ---- from nothing to a rollback ---- */
+
+/* To the newest knowledge base, back, and forth. */
+static void the_family_switches_too(const char *family)
+{
+    const json_t *models = bb_get("/v1/families/%s/models", family)->json;
+    long long newest = tc_int(models, "/items/0/id", 0);
+    if (json_array_size(tc_at(models, "/items")) < 2)
+        return; /* it was not taught */
+    long long first = tc_int(models, "/items/1/id", 0);
+    ck_run(ctl("activate --family %s %lld", family, newest), 0);
+    struct run r = ctl("rollback --family %s", family);
+    ck_run(r, 0);
+    ck_assert_str_eq(r.out, bb_printf("model %lld is the knowledge base of %s\n", first, family).p);
+    ck_run(ctl("rollback --family %s", family), REFUSED);
+    ck_run(ctl("activate %s %lld --family", family, newest), 0);
+}
+
+static void the_knowledge_base_answers_and_the_model_again(const char *hw, const char *log)
+{
+    int64_t own = tc_int(bb_get("/v1/hardware/%s", hw)->json, "/active_model", 0);
+    long status = bb_json("POST", "{\"model\": \"kb\"}", "/v1/hardware/%s/activate", hw)->status;
+    if (status != 200)
+        return; /* this tcld has no such route yet */
+    struct run r = ctl("activate %s kb", hw);
+    ck_run(r, 0);
+    ck_has(r.out, "the knowledge base answers for ");
+    r = ctl("predict %s %s --json", hw, log);
+    ck_run(r, 0);
+    ck_assert_str_eq(tc_str(r.json, "/model/role"), "kb");
+    ck_run(ctl("rollback %s", hw), 0); /* to the one that answered last */
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/%s", hw)->json, "/active_model", 0), own);
+}
 
 START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
 {
@@ -29,6 +75,10 @@ START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
     r = ctl("watch %lld", job);
     ck_run(r, 0);
     ck_has(r.out, "activated (model ");
+    ck_has(r.out, " answering for mine\n");
+    ck_has(r.out, ", the knowledge base 0.");
+    ck_has(r.out, " goes first\n");
+    ck_has(r.out, "the knowledge base "); /* and what became of it */
     const json_t *done = bb_get("/v1/jobs/%lld", job)->json;
     ck_assert_str_eq(tc_str(done, "/params/mode"), "adapt");
     ck_assert_str_eq(tc_str(done, "/result/start"), "warm");
@@ -38,7 +88,11 @@ START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
     ck_run(r, 0);
     ck_assert_int_eq(tc_int(r.json, "/model/id", 0), one);
 
-    ck_run(ctl("adapt mine --per-task 48 --epochs 1 --seed 5 --activate never --wait"), 0);
+    r = ctl("adapt mine --per-task 48 --epochs 1 --seed 5 --activate never --wait");
+    ck_run(r, 0);
+    ck_has(r.out, "it leaves what answered for mine before");
+    ck_has(r.out, "the knowledge base stays as it was. ");
+    progress_is_a_line_a_step(r.err);
     long long two = tc_int(bb_get("/v1/hardware/mine/models")->json, "/items/0/id", 0);
     ck_assert_int_gt(two, one);
     ck_run(ctl("activate mine %lld", two), 0);
@@ -47,6 +101,8 @@ START_TEST(a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back)
     ck_run(r, 0);
     ck_has(r.out, bb_printf("model %lld answers", one).p);
     ck_assert_int_eq(tc_int(bb_get("/v1/hardware/mine")->json, "/active_model", 0), one);
+    the_family_switches_too("cpu");
+    the_knowledge_base_answers_and_the_model_again("mine", log);
     bb_stop(d);
 }
 END_TEST
@@ -89,12 +145,25 @@ START_TEST(where_nothing_is_known_measurements_alone_lead_to_a_rollback)
     r = ctl("evaluate first --wait");
     ck_run(r, 0);
     ck_has(r.out, "pairs in order");
+    ck_run(ctl("evaluate first --model ac"), 0);
+    r = ctl("evaluate first --model kb");
+    ck_run(r, REFUSED);
+    ck_has(r.err, "first has no knowledge base");
     r = ctl("status");
     ck_run(r, 0);
     ck_has(r.out, "first");
     ck_has(r.out, "ready");
 }
 END_TEST
+
+static const char *first_weights(void)
+{
+    const char *path = bb_path("weights");
+    ck_run(ctl("models weights %lld -o %s", (long long)tc_int(bb_get("/v1/hardware/first")->json, "/active_model", 0),
+               path),
+           0);
+    return path;
+}
 
 START_TEST(predict_prints_what_http_says)
 {
@@ -123,6 +192,41 @@ START_TEST(predict_prints_what_http_says)
                    ? json_number_value(json_array_get(tc_at(http->json, "/scores"), i))
                    : best;
     ck_assert_double_eq_tol(tc_num(r.json, "/scores/0"), best, 1e-10);
+}
+END_TEST
+
+START_TEST(equal_errors_are_one_line_and_what_has_no_score_is_no_best)
+{
+    const char *log = "tests/data/demo/matmul_128x128x128.json";
+    ck_run(ctl("hardware add graphics --target cuda --family graphics"), 0);
+    ck_run(ctl("models import graphics %s --activate", first_weights()), 0);
+    struct run r = ctl("predict graphics %s --top 3", log);
+    ck_run(r, PARTLY);
+    ck_assert_int_eq(ctl_count(r.err, "\n"), 1);
+    ck_has(r.err, "96 records: wrong-target: ");
+    ck_has(r.err, bb_printf("(%s:1, 2, 3, ...)", log).p);
+    ck_assert_str_eq(r.out, "");
+
+    struct bb_text text = bb_printf("{\"i\": 1}\n%s\n{\"i\": 2}\n", bb_unmeasured(1).p);
+    r = ctl("predict first %s --top 3 --json", ctl_file("mixed.json", text.p, text.n));
+    ck_run(r, PARTLY);
+    ck_assert_uint_eq(json_array_size(tc_at(r.json, "/scores")), 1);
+    ck_assert_int_eq(tc_int(r.json, "/lines/0", 0), 2);
+    ck_assert_uint_eq(json_array_size(tc_at(r.json, "/errors")), 2);
+}
+END_TEST
+
+START_TEST(a_cancelled_job_is_a_sentence)
+{
+    struct run r = ctl("retrain first --mode finetune --epochs 1000 --seed 9 --json");
+    ck_run(r, 0);
+    long long id = tc_int(r.json, "/id", 0);
+    r = ctl("jobs cancel %lld", id);
+    ck_run(r, 0);
+    ck_has(r.out, bb_printf("job %lld ", id).p);
+    ck_assert_int_eq(ctl_count(r.out, "\n"), 1);
+    ck_assert_msg(strstr(r.out, "will stop at its next step") || strstr(r.out, "is cancelled"), "%s", r.out);
+    bb_wait(id);
 }
 END_TEST
 
@@ -210,6 +314,26 @@ START_TEST(candidates_are_selected_leased_and_given_back)
 }
 END_TEST
 
+START_TEST(a_rejected_model_answers_only_by_force)
+{
+    long long good = tc_int(bb_get("/v1/hardware/first")->json, "/active_model", 0);
+    struct run r = ctl("adapt first --per-task 3 --epochs 1 --seed 4 --wait"); /* from scratch, by next to nothing */
+    ck_run(r, 0);
+    const json_t *models = bb_get("/v1/hardware/first/models")->json;
+    long long bad = tc_int(models, "/items/0/id", 0);
+    ck_assert_str_eq(tc_str(models, "/items/0/state"), "rejected");
+    ck_has(r.out, bb_printf("it leaves model %lld answering for first, not model %lld\n", good, bad).p);
+    ck_has(r.out, "the knowledge base stays as it was. The model does not answer");
+    r = ctl("activate first %lld", bad);
+    ck_run(r, USAGE);
+    ck_has(r.err, "--force");
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/first")->json, "/active_model", 0), good);
+    ck_run(ctl("activate first %lld --force", bad), 0);
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/first")->json, "/active_model", 0), bad);
+    ck_run(ctl("activate first %lld", good), 0);
+}
+END_TEST
+
 START_TEST(what_tcld_cannot_do_is_told_in_its_words)
 {
     struct run r = ctl("jobs cancel 1");
@@ -217,198 +341,22 @@ START_TEST(what_tcld_cannot_do_is_told_in_its_words)
     ck_has(r.err, "409");
     r = ctl("hardware show none-such");
     ck_run(r, REFUSED);
-    ck_has(r.err, "none-such");
+    ck_has(r.err, "tclctl hardware add none-such --target TARGET");
+    ck_has_not(r.err, "/v1");
+    ck_run(ctl("hardware add fresh --target llvm --family fresh"), 0);
+    r = ctl("predict fresh tests/data/demo/matmul_128x128x128.json");
+    ck_run(r, REFUSED);
+    ck_has(r.err, "import at least 32 measurements (tclctl import fresh FILE), then tclctl adapt fresh");
+    r = ctl("select fresh --budget 2");
+    ck_run(r, REFUSED);
+    ck_has(r.err, "tclctl candidates add fresh FILE");
     r = ctl("hardware remove first");
     ck_run(r, REFUSED);
-    ck_has(r.err, "purge");
+    ck_has(r.err, "--purge");
     ck_run(ctl("hardware remove copy --purge"), 0);
     r = ctl("export first --task 0123456789abcdef");
     ck_run(r, REFUSED);
     ck_has(r.err, "404");
-}
-END_TEST
-
-START_TEST(no_daemon_is_told_with_its_own_status)
-{
-    struct run r = ctl("status --url http://127.0.0.1:1");
-    ck_run(r, NO_ANSWER);
-    ck_has(r.err, "127.0.0.1:1");
-    struct bb_text t = bb_records(0, 1);
-    r = ctl("import x %s --patience 0.2 --url http://127.0.0.1:1", ctl_file("one.json", t.p, t.n));
-    ck_run(r, NO_ANSWER);
-}
-END_TEST
-
-START_TEST(a_wrong_command_line_is_told_with_its_own_status)
-{
-    static const char *const wrong[] = {"nonsense",
-                                        "hardware add",
-                                        "hardware paint x",
-                                        "import",
-                                        "jobs show",
-                                        "jobs show x",
-                                        "retrain x --epochs many",
-                                        "retrain x --nonsense",
-                                        "status --url",
-                                        "status --json=1",
-                                        "status extra",
-                                        "status --url tcld:1",
-                                        "--epochs 3 retrain x",
-                                        "adapt x --mode finetune",
-                                        "token king",
-                                        "token measure --name A",
-                                        "backup",
-                                        "hardware add x --set y",
-                                        "status --timeout 0",
-                                        NULL};
-    for (int i = 0; wrong[i]; i++) {
-        struct run r = ctl("%s", wrong[i]);
-        ck_assert_msg(r.status == USAGE, "%s: status %d: %s", wrong[i], r.status, r.err);
-        ck_assert_msg(!strncmp(r.err, "tclctl: ", 8), "%s: %s", wrong[i], r.err);
-        ck_assert_int_eq(ctl_count(r.err, "\n"), 1);
-    }
-    ck_run(ctl("--help"), 0);
-    ck_run(ctl("import --help"), 0);
-    ck_run(ctl("--version"), 0);
-}
-END_TEST
-
-START_TEST(settings_come_from_flags_then_environment_then_file)
-{
-    const char *conf = bb_printf("%s/.config", ctl_home()).p;
-    mkdir(conf, 0700);
-    struct bb_text good = bb_printf("# tcld\nurl = %s\ntimeout = 30\n", bb_base());
-    conf = bb_printf("%s/tclctl.conf", conf).p;
-    ck_assert_int_eq(tc_write_file(conf, good.p, good.n, NULL), 0);
-    const char *argv[] = {ctl_binary(), "status", NULL, NULL, NULL},
-               *env[] = {bb_printf("HOME=%s", ctl_home()).p, "TCLD_URL=", "XDG_CONFIG_HOME=", NULL};
-    ck_run(ctl_run_env(env, argv), 0);
-    env[1] = "TCLD_URL=http://127.0.0.1:1";
-    ck_run(ctl_run_env(env, argv), NO_ANSWER);
-    argv[2] = "--url";
-    argv[3] = bb_base();
-    ck_run(ctl_run_env(env, argv), 0);
-    ck_assert_int_eq(tc_write_file(conf, "url = x\ncolour = red\n", 21, NULL), 0);
-    struct run r = ctl_run_env(env, argv);
-    ck_run(r, USAGE);
-    ck_has(r.err, "tclctl.conf:2: key \"colour\"");
-    ck_run(ctl("status --config /no/such/file"), USAGE);
-    ck_run(ctl("status --token-file /no/such/file"), USAGE);
-    unlink(conf);
-}
-END_TEST
-
-START_TEST(a_token_is_new_and_its_line_holds_its_hash)
-{
-    char *path = bb_path("tokens");
-    struct run r = ctl("token measure --name rack-7 -o %s --json", path);
-    ck_run(r, 0);
-    const char *token = tc_str(r.json, "/token");
-    ck_assert(token && strlen(token) == 48 && !strncmp(token, "tcld_", 5));
-    const char *sum[] = {"sh", "-c", bb_printf("printf %%s %s | sha256sum | cut -c1-64", token).p, NULL};
-    struct run hash = ctl_run_env(NULL, sum);
-    struct bb_text line = bb_file(path);
-    ck_assert_str_eq(line.p, bb_printf("%.64s measure rack-7\n", hash.out).p);
-    ck_has_not(line.p, token);
-    struct stat st;
-    ck_assert_int_eq(stat(path, &st), 0);
-    ck_assert_uint_eq(st.st_mode & 0777, 0600);
-    ck_assert_str_ne(ctl("token predict --quiet").out, ctl("token predict --quiet").out);
-}
-END_TEST
-
-START_TEST(a_token_that_was_made_here_opens_a_daemon_that_wants_one)
-{
-    char *path = bb_path("tokens"), *secret = bb_path("secret");
-    struct run r = ctl("token operate --name ops -o %s --json", path);
-    struct bb_text token = bb_printf("%s\n", tc_str(r.json, "/token"));
-    const char *args[] = {bb_printf("--tokens-file=%s", path).p, NULL};
-    ck_assert_int_eq(tc_write_file(secret, token.p, token.n, NULL), 0);
-    struct tc_daemon *d = bb_start(bb_path("guarded"), args);
-    r = ctl("status");
-    ck_run(r, REFUSED);
-    ck_has(r.err, "401");
-    ck_run(ctl("status --token-file %s", secret), 0);
-    ck_run(ctl("hardware add x --target llvm --token-file %s", secret), 0);
-    bb_stop(d);
-}
-END_TEST
-
-START_TEST(a_backup_is_a_database)
-{
-    char *path = bb_path("copy.db");
-    ck_run(ctl("backup -o %s", path), 0);
-    struct bb_text t = bb_file(path);
-    ck_assert_uint_gt(t.n, 4096);
-    ck_assert_mem_eq(t.p, "SQLite format 3", 16);
-}
-END_TEST
-
-START_TEST(completion_is_bash_and_knows_the_commands)
-{
-    struct run r = ctl("completion");
-    ck_run(r, 0);
-    const char *path = ctl_file("completion", r.out, strlen(r.out));
-    const char *sh[] = {"bash", "-c",
-                        bb_printf("source %s; COMP_WORDS=(tclctl retr); COMP_CWORD=1; _tclctl; echo ${COMPREPLY[*]}; "
-                                  "COMP_WORDS=(tclctl hardware ad); COMP_CWORD=2; _tclctl; echo ${COMPREPLY[*]}; "
-                                  "COMP_WORDS=(tclctl select x --bud); COMP_CWORD=3; _tclctl; echo ${COMPREPLY[*]}",
-                                  path)
-                            .p,
-                        NULL};
-    r = ctl_run_env(NULL, sh);
-    if (r.status == 127)
-        return; /* no bash here */
-    ck_run(r, 0);
-    ck_assert_str_eq(r.out, "retrain\nadd\n--budget\n");
-}
-END_TEST
-
-/* mdoc writes a dash as "Fl", so "--wait" stands there as "Fl -wait". */
-START_TEST(the_manual_names_every_command_and_option)
-{
-    const char *manual = bb_file("docs/tclctl.1").p;
-    char *help = ctl("--help").out, *save = NULL, *inner = NULL;
-    for (char *l = strtok_r(help, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-        char name[40], option[40];
-        if (strncmp(l, "  ", 2) || sscanf(l, " %39[a-z]", name) != 1)
-            continue;
-        ck_has(manual, bb_printf("Cm %s", name).p);
-        char *of = ctl("%s --help", name).out;
-        for (char *o = strtok_r(of, "\n", &inner); o; o = strtok_r(NULL, "\n", &inner))
-            if (sscanf(o, "  --%39[a-z-]", option) == 1 && strcmp(option, "output"))
-                ck_has(manual, bb_printf("Fl -%s", option).p);
-    }
-}
-END_TEST
-
-START_TEST(a_bar_is_drawn_on_a_terminal_only)
-{
-    struct bb_text t = bb_records(0, 3000);
-    const char *log = ctl_file("bar.json", t.p, t.n);
-    struct tp_buf seen = {0};
-    int fd;
-    const char *own = ctl_home();
-    ck_run(ctl("hardware add bar --target llvm"), 0);
-    pid_t pid = forkpty(&fd, NULL, NULL, NULL);
-    if (pid == 0) {
-        setenv("HOME", own, 1);
-        setenv("TERM", "xterm", 1);
-        execl(ctl_binary(), ctl_binary(), "--url", bb_base(), "import", "bar", log, (char *)NULL);
-        _exit(126);
-    }
-    char chunk[4096];
-    for (ssize_t n; (n = read(fd, chunk, sizeof chunk)) > 0;)
-        tp_buf_put(&seen, chunk, (size_t)n);
-    waitpid(pid, NULL, 0);
-    close(fd);
-    char *text = ctl_text(&seen);
-    ck_has(text, "\rimport [");
-    ck_has(text, "100 %");
-    ck_has(text, "3000 accepted");
-    struct run r = ctl("import bar %s --again", log);
-    ck_has_not(r.err, "\r");
-    ck_has_not(r.err, "\033");
 }
 END_TEST
 
@@ -418,22 +366,15 @@ int main(void)
     TCase *tc = bb_case(s, "life", 120);
     tcase_add_test(tc, where_nothing_is_known_measurements_alone_lead_to_a_rollback); /* the others use what it made */
     tcase_add_test(tc, predict_prints_what_http_says);
+    tcase_add_test(tc, equal_errors_are_one_line_and_what_has_no_score_is_no_best);
+    tcase_add_test(tc, a_cancelled_job_is_a_sentence);
     tcase_add_test(tc, predict_numbers_lines_and_reads_packed_standard_input);
     tcase_add_test(tc, weights_go_out_and_in);
     tcase_add_test(tc, every_command_speaks_json);
     tcase_add_test(tc, candidates_are_selected_leased_and_given_back);
+    tcase_add_test(tc, a_rejected_model_answers_only_by_force);
     tcase_add_test(tc, what_tcld_cannot_do_is_told_in_its_words);
-    tc = bb_case_own(s, "knowing", 240);
+    tc = bb_case_own(s, "knowing", 480);
     tcase_add_test(tc, a_newcomer_adapts_what_tcld_knows_watches_and_rolls_back);
-    tc = bb_case(s, "trouble", 60);
-    tcase_add_test(tc, no_daemon_is_told_with_its_own_status);
-    tcase_add_test(tc, a_wrong_command_line_is_told_with_its_own_status);
-    tcase_add_test(tc, settings_come_from_flags_then_environment_then_file);
-    tcase_add_test(tc, a_token_is_new_and_its_line_holds_its_hash);
-    tcase_add_test(tc, a_backup_is_a_database);
-    tcase_add_test(tc, a_token_that_was_made_here_opens_a_daemon_that_wants_one);
-    tcase_add_test(tc, completion_is_bash_and_knows_the_commands);
-    tcase_add_test(tc, the_manual_names_every_command_and_option);
-    tcase_add_test(tc, a_bar_is_drawn_on_a_terminal_only);
     return bb_main(s);
 }

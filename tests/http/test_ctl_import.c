@@ -164,6 +164,53 @@ START_TEST(an_import_that_was_interrupted_goes_on_where_it_was)
 }
 END_TEST
 
+/* A daemon at the same address whose database is `db`. */
+static struct tc_daemon *restored(const char *db, const char *const *args)
+{
+    char *dir = bb_path("restored");
+    struct bb_text t = bb_file(db), to = bb_printf("%s/tcld.db", dir);
+    ck_assert_int_eq(mkdir(dir, 0700), 0);
+    ck_assert_int_eq(tc_write_file(to.p, t.p, t.n, NULL), 0);
+    return bb_start(dir, args);
+}
+
+START_TEST(what_an_older_backup_does_not_hold_is_sent_again)
+{
+    const char *args[] = {"--listen", bb_printf("unix:%s", bb_path("socket")).p, NULL};
+    char *empty = bb_path("empty.db"), *dir = bb_path("logs");
+    struct bb_text first = bb_records(0, 20), bad = bb_printf("%s{\"i\": []}\n", bb_records(20, 20).p);
+    ck_assert_int_eq(mkdir(dir, 0700), 0);
+    ck_assert_int_eq(tc_write_file(bb_printf("%s/b.json", dir).p, first.p, first.n, NULL), 0);
+    ck_assert_int_eq(tc_write_file(bb_printf("%s/a.json", dir).p, bad.p, bad.n, NULL), 0);
+
+    struct tc_daemon *d = bb_start(bb_path("before"), args);
+    ck_run(ctl("hardware add box --target llvm"), 0);
+    ck_run(ctl("import box %s/b.json", dir), 0);
+    ck_run(ctl("backup -o %s", empty), 0);
+    ck_run(ctl("import box %s", dir), PARTLY);
+    ck_assert_int_eq(ctl_measured("box"), 40);
+    struct run r = ctl("import box %s --json", dir); /* nothing was lost: nothing is sent */
+    ck_run(r, 0);
+    ck_has_not(r.err, "lost");
+    ck_assert_int_eq(tc_int(r.json, "/skipped_files", 0), 2);
+    ck_assert_int_eq(tc_int(r.json, "/accepted", -1), 0);
+    bb_stop(d);
+
+    d = restored(empty, args);
+    ck_assert_int_eq(ctl_measured("box"), 20);
+    r = ctl("import box %s --json", dir); /* a.json came last, and its last line was refused then, too */
+    ck_run(r, PARTLY);
+    ck_assert_int_eq(ctl_count(r.err, "lost what was imported before"), 1);
+    ck_assert_int_eq(tc_int(r.json, "/skipped_files", -1), 0);
+    ck_assert_int_eq(tc_int(r.json, "/accepted", 0), 20);
+    ck_assert_int_eq(ctl_measured("box"), 40);
+    r = ctl("import box %s --json", dir);
+    ck_run(r, 0);
+    ck_assert_int_eq(tc_int(r.json, "/skipped_files", 0), 2);
+    bb_stop(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("http/ctl_import");
@@ -175,5 +222,7 @@ int main(void)
     tcase_add_test(tc, hardware_that_was_made_anew_gets_everything);
     tcase_add_test(tc, folders_packed_files_and_standard_input_are_read);
     tcase_add_test(tc, an_import_that_was_interrupted_goes_on_where_it_was);
+    tc = bb_case_own(s, "restored", 120);
+    tcase_add_test(tc, what_an_older_backup_does_not_hold_is_sent_again);
     return bb_main(s);
 }
