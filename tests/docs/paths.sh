@@ -24,7 +24,7 @@ for guide in tuning-with-tvm measurement-fleet operating metaschedule; do
         cd "$dir"
         export PATH="$build:$PATH" PYTHONPATH="$top/clients/tvm" PYTHONDONTWRITEBYTECODE=1 HOME="$dir" XDG_STATE_HOME= XDG_CONFIG_HOME=
         export TCLD_LISTEN="unix:$dir/tcld.sock" TCLD_URL="unix:$dir/tcld.sock" TCLD_STATE_DIR="$dir/var"
-        timeout 300 bash -eu run.sh >out 2>&1
+        timeout 600 bash -eu run.sh >out 2>&1
     ); then
         echo "check-docs: docs/$guide.md does not run ($dir):" >&2
         tail -20 "$dir/out" >&2
