@@ -44,7 +44,26 @@ static const json_t *resolve(const json_t *o)
     return at;
 }
 
-/* "string, null", "array of Job", "one of: ac, kb" */
+static void print_type(const json_t *s);
+
+/* One of several: a name, or an object by its keys. */
+static void print_choice(const json_t *s)
+{
+    const char *key, *sep = "an object with ";
+    json_t *v;
+
+    if (ref_name(s)) {
+        print_type(s);
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)get(s, "properties"), key, v)
+    {
+        printf("%s`%s`", sep, key);
+        sep = " and ";
+    }
+}
+
+/* "string or null", "array of Job", "`ac`, `kb`" */
 static void print_type(const json_t *s)
 {
     const json_t *type = get(s, "type"), *x;
@@ -77,14 +96,8 @@ static void print_type(const json_t *s)
         printf(": ");
         json_array_foreach(get(s, "anyOf"), i, x)
         {
-            const char *key;
-            json_t *v;
-            printf("%s{", i ? " or " : "");
-            json_object_foreach((json_t *)(uintptr_t)get(x, "properties"), key, v)
-            {
-                printf(" %s", key);
-            }
-            printf(" }");
+            printf("%s", i == 0 ? "" : i + 1 < json_array_size(get(s, "anyOf")) ? ", " : " or ");
+            print_choice(x);
         }
     }
 }
@@ -102,41 +115,55 @@ static bool needed(const json_t *schema, const char *key)
     return false;
 }
 
-static void print_limits(const json_t *s)
+/* more: something stands before them already */
+static void print_limits(const json_t *s, bool more)
 {
     static const char *const key[] = {"default", "minimum", "exclusiveMinimum", "maximum", "pattern"};
 
     for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
         char *v = get(s, key[i]) ? json_dumps(get(s, key[i]), JSON_ENCODE_ANY) : NULL;
         if (v)
-            printf("%s%s %s", *text(s, "description") || i ? "; " : "", key[i], v);
+            printf("%s%s %s", more ? "; " : "", key[i], v);
+        more = more || v;
         free(v);
+    }
+}
+
+/* The keys of an object; of objects inside it too, as "items[].id" and "candidates.pooled". */
+static void print_keys(const char *above, const json_t *s)
+{
+    const char *key;
+    json_t *v;
+
+    json_object_foreach((json_t *)(uintptr_t)get(s, "properties"), key, v)
+    {
+        const json_t *inner = get(v, "items") ? get(v, "items") : v;
+        char path[128];
+
+        printf("| `%s%s`%s | ", above, key, needed(s, key) ? "" : "?");
+        print_type(v);
+        printf(" | %s", text(v, "description"));
+        print_limits(v, *text(v, "description") != '\0');
+        printf(" |\n");
+        snprintf(path, sizeof path, "%s%s%s.", above, key, inner == v ? "" : "[]");
+        if (get(inner, "properties"))
+            print_keys(path, inner);
     }
 }
 
 static void print_schema(const char *name, const json_t *s)
 {
-    const char *key;
-    json_t *v;
-
     printf("\n### %s\n\n", name);
     if (*text(s, "description"))
         printf("%s\n\n", text(s, "description"));
     if (!get(s, "properties")) {
         print_type(s);
-        print_limits(s);
+        print_limits(s, true);
         printf("\n");
         return;
     }
     printf("| key | type | |\n|---|---|---|\n");
-    json_object_foreach((json_t *)(uintptr_t)get(s, "properties"), key, v)
-    {
-        printf("| `%s`%s | ", key, needed(s, key) ? "" : "?");
-        print_type(v);
-        printf(" | %s", text(v, "description"));
-        print_limits(v);
-        printf(" |\n");
-    }
+    print_keys("", s);
 }
 
 /* A body as it is sent: a string is text, anything else JSON. */
