@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -247,26 +248,38 @@ int ctl_download(struct ctl *c, const char *method, const char *path, const char
     bool to_stdout = !file || !strcmp(file, "-");
     const char *where = to_stdout ? "standard output" : file;
     struct download d = {.c = c, .fd = STDOUT_FILENO};
-    char *part = to_stdout ? NULL : ctl_printf(c, "%s.part-%d", file, (int)getpid());
+    struct stat st;
+    bool there = !to_stdout && stat(file, &st) == 0;
+    char *real = there ? realpath(file, NULL) : NULL; /* what a symbolic link leads to is replaced, not the link */
+    const char *target = real ? real : file;
+    /* a device or a pipe is written to as it is */
+    char *part =
+        to_stdout || (there && !S_ISREG(st.st_mode)) ? NULL : ctl_printf(c, "%s.part-%d", target, (int)getpid());
     int rc;
 
-    if (part && (d.fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) < 0)
+    if (part)
+        d.fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    else if (!to_stdout)
+        d.fd = open(file, O_WRONLY | O_CLOEXEC);
+    if (d.fd < 0) {
+        free(real);
         return ctl_fail(c, CTL_FAILED, "cannot write %s: %s", file, strerror(errno));
+    }
     if (!to_stdout && ends_in(file, ".gz") && !(d.gz = gzdopen(dup(d.fd), "wb"))) {
         rc = ctl_fail(c, CTL_FAILED, "cannot write %s: no memory", file);
         goto out;
     }
     rc = run_download(c, method, path, &d, where);
-    if (!rc && part && (fsync(d.fd) || rename(part, file)))
+    if (!rc && part && (fsync(d.fd) || rename(part, target)))
         rc = ctl_fail(c, CTL_FAILED, "cannot write %s: %s", file, strerror(errno));
     if (!rc && bytes)
         *bytes = d.bytes;
 out:
     ctl_progress_end(c);
-    if (part) {
+    if (!to_stdout)
         close(d.fd);
-        if (rc)
-            unlink(part);
-    }
+    if (part && rc)
+        unlink(part);
+    free(real);
     return rc;
 }

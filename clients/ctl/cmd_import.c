@@ -232,7 +232,7 @@ static void summary(struct import *x, int rc)
         ctl_note(c, "%lld of the files were imported before (--again posts them again)", x->skipped);
 }
 
-/* words: files and folders. kind: "measurements", "candidates". */
+/* words: files and folders. kind: "measurements", or "candidates" and how often each: journals of their own. */
 static int import(struct ctl *c, const struct ctl_args *a, const char *hw, const char *const *word, int n,
                   const char *kind, const char *path)
 {
@@ -337,5 +337,5 @@ int ctl_candidates(struct ctl *c, const struct ctl_args *a)
         return ctl_fail(c, CTL_USAGE, "usage: tclctl candidates %s", c->command->usage);
     path = repeat ? ctl_path(c, "/v1/hardware/%s/candidates?repeat=%s", hw, repeat)
                   : ctl_path(c, "/v1/hardware/%s/candidates", hw);
-    return import(c, a, hw, a->word + 2, a->n - 2, "candidates", path);
+    return import(c, a, hw, a->word + 2, a->n - 2, ctl_printf(c, "candidates %s", repeat ? repeat : "1"), path);
 }

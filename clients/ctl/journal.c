@@ -1,24 +1,47 @@
-/* See the header. The JSON is {"what": …, "files": {"/abs/path": {"inode", "size", "offset", "lines", "whole"}}}. */
+/* See the header. The JSON is {"what": …, "files": {"/abs/path": {"inode", "size", "print", "offset", "lines",
+ * "whole"}}}. */
 #include "clients/ctl/journal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct jn_journal {
     char path[PATH_MAX];
     json_t *root, *files;
 };
 
-static uint64_t hash(const char *s)
+enum { ENDS = 4096 /* bytes of a file's beginning and end that are looked at */ };
+
+/* FNV-1a, going on from h. */
+#define HASH 0xcbf29ce484222325ULL
+static uint64_t hash(uint64_t h, const void *bytes, size_t n)
 {
-    uint64_t h = 0xcbf29ce484222325ULL; /* FNV-1a; "what" is compared too */
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3ULL;
+    const unsigned char *p = bytes;
+    for (; n > 0; n--)
+        h = (h ^ *p++) * 0x100000001b3ULL;
     return h;
+}
+
+/* Of the beginning and the end of a file's first `size` bytes: a log that was written anew in the same place differs.
+ * false: they cannot be read. */
+static bool fingerprint(const char *path, long long size, char out[17])
+{
+    const size_t n = size < ENDS ? (size_t)size : ENDS;
+    char bytes[2][ENDS];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool ok = fd >= 0 && pread(fd, bytes[0], n, 0) == (ssize_t)n &&
+                    pread(fd, bytes[1], n, (off_t)(size - (long long)n)) == (ssize_t)n;
+    if (fd >= 0)
+        close(fd);
+    if (ok)
+        snprintf(out, 17, "%016llx", (unsigned long long)hash(hash(HASH, bytes[0], n), bytes[1], n));
+    return ok;
 }
 
 /* Makes the folders above the last slash. */
@@ -52,7 +75,7 @@ struct jn_journal *jn_open(const char *what, bool forget, struct tc_err *e)
              ours            ? state
              : home && *home ? home
                              : "/tmp",
-             ours ? "" : "/.local/state", (unsigned long long)hash(what));
+             ours ? "" : "/.local/state", (unsigned long long)hash(HASH, what, strlen(what)));
     if (make_folders(j->path, e)) {
         free(j);
         return NULL;
@@ -84,11 +107,13 @@ struct jn_mark jn_find(struct jn_journal *j, const char *path)
 {
     struct jn_mark m = {0};
     struct stat st;
-    char *full = realpath(path, NULL);
+    char *full = realpath(path, NULL), print[17];
     const json_t *f = full ? json_object_get(j->files, full) : NULL;
+    const char *kept = tc_str(f, "/print");
 
-    if (f && !stat(full, &st) && (int64_t)st.st_ino == tc_int(f, "/inode", -1) &&
-        (int64_t)st.st_size >= tc_int(f, "/size", 0)) {
+    if (f && kept && !stat(full, &st) && (int64_t)st.st_ino == tc_int(f, "/inode", -1) &&
+        (int64_t)st.st_size >= tc_int(f, "/size", 0) && fingerprint(full, tc_int(f, "/size", 0), print) &&
+        !strcmp(print, kept)) {
         m.offset = tc_int(f, "/offset", 0);
         m.lines = tc_int(f, "/lines", 0);
         m.whole = json_is_true(json_object_get(f, "whole")) && st.st_size == tc_int(f, "/size", 0);
@@ -100,14 +125,14 @@ struct jn_mark jn_find(struct jn_journal *j, const char *path)
 void jn_set(struct jn_journal *j, const char *path, struct jn_mark m)
 {
     struct stat st;
-    char *full = realpath(path, NULL);
+    char *full = realpath(path, NULL), print[17];
 
-    if (full && !stat(full, &st)) {
+    if (full && !stat(full, &st) && fingerprint(full, m.size, print)) {
         json_object_del(j->files, full); /* it goes to the end */
         json_object_set_new(j->files, full,
-                            json_pack("{s:I, s:I, s:I, s:I, s:b}", "inode", (json_int_t)st.st_ino, "size",
-                                      (json_int_t)m.size, "offset", (json_int_t)m.offset, "lines", (json_int_t)m.lines,
-                                      "whole", (int)m.whole));
+                            json_pack("{s:I, s:I, s:s, s:I, s:I, s:b}", "inode", (json_int_t)st.st_ino, "size",
+                                      (json_int_t)m.size, "print", print, "offset", (json_int_t)m.offset, "lines",
+                                      (json_int_t)m.lines, "whole", (int)m.whole));
     }
     free(full);
 }

@@ -2,8 +2,8 @@
  *
  * One JSON file per daemon, hardware and kind of import below $XDG_STATE_HOME (or ~/.local/state)/tclctl. It knows for
  * each log how many bytes of its text tcld has answered for: logs only grow, so a file that is longer now is continued,
- * and one that is shorter or another (inode) is read anew. The hardware's time of creation is part of the name:
- * hardware that was removed and made again starts from nothing. The file imported last stands last. */
+ * and one that is shorter or another (inode, beginning, end) is read anew. The hardware's time of creation is part of
+ * the name: hardware that was removed and made again starts from nothing. The file imported last stands last. */
 #ifndef CTL_JOURNAL_H
 #define CTL_JOURNAL_H
 

@@ -80,6 +80,58 @@ START_TEST(a_log_that_grows_is_continued_and_half_a_line_waits)
 }
 END_TEST
 
+START_TEST(a_log_that_was_written_anew_in_its_place_is_read_anew)
+{
+    struct bb_text first = bb_records(0, 5), other = bb_records(20, 8);
+    char *path = bb_path("rewritten.json");
+    ck_run(ctl("hardware add rewritten --target llvm"), 0);
+    ck_assert_int_eq(tc_write_file(path, first.p, first.n, NULL), 0);
+    ck_run(ctl("import rewritten %s", path), 0);
+    ck_assert_int_eq(tc_write_file(path, other.p, other.n, NULL), 0);
+    struct run r = ctl("import rewritten %s --json", path);
+    ck_run(r, 0);
+    ck_assert_int_eq(tc_int(r.json, "/accepted", 0), 8);
+    ck_assert_int_eq(ctl_measured("rewritten"), 13);
+}
+END_TEST
+
+START_TEST(candidates_are_added_again_for_more_measurements_each)
+{
+    struct bb_text t = bb_records(0, 3);
+    const char *log = ctl_file("repeat.json", t.p, t.n);
+    ck_run(ctl("hardware add repeat --target llvm"), 0);
+    ck_run(ctl("candidates add repeat %s", log), 0);
+    ck_run(ctl("candidates add repeat %s --repeat 3", log), 0);
+    struct run r = ctl("candidates list repeat --json");
+    ck_run(r, 0);
+    ck_has(r.out, "\"repeat\": 3");
+}
+END_TEST
+
+START_TEST(an_output_that_is_no_plain_file_is_written_to_as_it_is)
+{
+    struct bb_text t = bb_records(0, 5);
+    const char *log = ctl_file("odd.json", t.p, t.n);
+    char *real = bb_path("real.json"), *link = bb_path("link.json"), *pipe = bb_path("pipe"),
+         *got = bb_path("got.json");
+    struct stat st;
+    ck_run(ctl("hardware add odd --target llvm"), 0);
+    ck_run(ctl("import odd %s", log), 0);
+    ck_assert_int_eq(tc_write_file(real, "old\n", 4, NULL), 0);
+    ck_assert_int_eq(symlink(real, link), 0);
+    ck_run(ctl("export odd -o %s", link), 0);
+    ck_assert(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    ck_assert_uint_gt(bb_file(real).n, 100);
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    ck_assert_int_eq(system(bb_printf("cat %s > %s &", pipe, got).p), 0);
+    ck_run(ctl("export odd -o %s", pipe), 0);
+    ck_assert(lstat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+    for (int i = 0; i < 200 && bb_file(got).n < bb_file(real).n; i++)
+        tc_sleep(0.02);
+    ck_assert_str_eq(bb_file(got).p, bb_file(real).p);
+}
+END_TEST
+
 START_TEST(hardware_that_was_made_anew_gets_everything)
 {
     struct bb_text t = bb_records(0, 5);
@@ -87,7 +139,6 @@ START_TEST(hardware_that_was_made_anew_gets_everything)
     ck_run(ctl("hardware add anew --target llvm"), 0);
     ck_run(ctl("import anew %s", log), 0);
     ck_run(ctl("hardware remove anew --purge"), 0);
-    tc_sleep(1.1); /* the time of creation has whole seconds */
     ck_run(ctl("hardware add anew --target llvm"), 0);
     ck_run(ctl("import anew %s", log), 0);
     ck_assert_int_eq(ctl_measured("anew"), 5);
@@ -219,6 +270,9 @@ int main(void)
     tcase_add_test(tc, a_bad_line_is_reported_once_with_file_and_line);
     tcase_add_test(tc, every_one_of_many_bad_lines_is_reported);
     tcase_add_test(tc, a_log_that_grows_is_continued_and_half_a_line_waits);
+    tcase_add_test(tc, a_log_that_was_written_anew_in_its_place_is_read_anew);
+    tcase_add_test(tc, candidates_are_added_again_for_more_measurements_each);
+    tcase_add_test(tc, an_output_that_is_no_plain_file_is_written_to_as_it_is);
     tcase_add_test(tc, hardware_that_was_made_anew_gets_everything);
     tcase_add_test(tc, folders_packed_files_and_standard_input_are_read);
     tcase_add_test(tc, an_import_that_was_interrupted_goes_on_where_it_was);
