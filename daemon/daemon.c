@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -107,10 +108,14 @@ static int open_store(struct td_daemon *d, struct tp_err *e)
 {
     char models[TD_CONFIG_VALUE_MAX + 16];
     const char *dir = td_config_state_dir(&d->config);
+    struct stat st;
     int rc = st_open(dir, &d->store, e);
 
     if (rc)
         return rc;
+    if (stat(dir, &st) == 0 && (st.st_mode & 077) != 0)
+        td_log(TD_WARNING, "state-dir-open", TD_S("state_dir", dir),
+               TD_S("reason", "others of this machine may look into it: chmod 700"));
     td_backup_sweep(dir);
     rc = st_lease_grace(d->store, td_wall_ms(), LEASE_GRACE_MS, e);
     if (rc == -TP_E_DISK_FULL || rc == -TP_E_IO) /* predictions need no disk */
