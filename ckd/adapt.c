@@ -223,7 +223,7 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
     switch (s->phase) {
     case TK_PHASE_PROBE:
         rc = probe(a, s, e);
-        if (rc == 0 && a->kb_only && a->kb && s->verdict.gate == TK_GATE_SCRATCH) {
+        if (rc == 0 && a->kb_only && a->kb && (s->verdict.gate == TK_GATE_SCRATCH || tk_adapt_few(s))) {
             s->phase = TK_PHASE_DONE;
             return 0;
         }

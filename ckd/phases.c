@@ -194,9 +194,11 @@ static int losses(const struct tm_model *old, const struct tm_model *candidate, 
         if (part[i]->n == 0 || was.tasks == 0)
             continue;
         *top1 += was.tasks * (was.top1_mean - is.top1_mean);
+        tasks += was.tasks;
+        if (isnan(was.pairwise) || isnan(is.pairwise)) /* no two programs that differ */
+            continue;
         *pairwise += was.pairwise - is.pairwise;
         *held_out = was.pairwise - is.pairwise; /* of the last part: what was held out, where there is any */
-        tasks += was.tasks;
         parts++;
     }
     *top1 /= tasks; /* NaN without any */

@@ -63,8 +63,8 @@ char *td_take_text(struct tp_buf *b)
 
 int64_t td_model_watermark(const struct st_model *m)
 {
-    json_t *o = m->job != 0 && m->metrics != NULL ? json_loads(m->metrics, 0, NULL) : NULL;
-    int64_t id = json_integer_value(json_object_get(o, "watermark"));
+    json_t *o = m->job != 0 && m->metrics != NULL ? json_loads(m->metrics, 0, NULL) : NULL, *v;
+    int64_t id = (v = json_object_get(o, "watermark")) != NULL ? json_integer_value(v) : -1;
 
     json_decref(o);
     return id;

@@ -17,7 +17,7 @@ char *td_take_text(struct tp_buf *b);
 /* How programs were held out when the model was trained: "task", "record", or "unknown" (it was not trained here). */
 const char *td_model_holdout(struct st_reader *r, int64_t model);
 
-/* The newest measurement that the model was made of; 0: it was not made here. */
+/* The newest measurement that the model was made of; -1: it does not say (of an older tcld, or not made here). */
 int64_t td_model_watermark(const struct st_model *m);
 
 /* Keep the result of an evaluation, which is JSON object text with "held_out" and "all" (an object of figures or null),

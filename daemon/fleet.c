@@ -101,7 +101,8 @@ static int add_older(struct st_reader *r, const struct st_hardware *hw, enum tcl
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for probe sets");
         goto out;
     }
-    /* the tasks decide, and all of them are there: so the split is that of the training */
+    /* the tasks decide, and all of them are there: so the split is that of the training (but by program, and with more
+     * tasks than the set has room for, where it may differ a little) */
     rc = tk_holdout_split(data->ds, (const uint8_t(*)[16])data->key, learned, &n_learned, held_out, &n_held_out,
                           &by_record, e);
     if (rc != 0)

@@ -40,17 +40,21 @@ static void print_hardware(struct tp_buf *b, const struct st_hardware *h)
 }
 
 /* Measurements accepted since the active model was trained; -1 without one. */
-static int staleness(struct st_reader *r, const struct st_hardware *h, int64_t *out, struct tp_err *e)
+static int staleness(struct st_reader *r, const struct st_hardware *h, const struct st_counts *c, int64_t *out,
+                     struct tp_err *e)
 {
     struct st_model m = {0};
+    int64_t since;
     int rc;
 
     *out = -1;
     if (!h->active_model)
         return 0;
     rc = st_model_get(r, h->active_model, &m, e);
-    if (rc == 0)
-        rc = st_hardware_newer(r, h->id, td_model_watermark(&m), out, e);
+    if (rc == 0 && (since = td_model_watermark(&m)) >= 0)
+        rc = st_hardware_newer(r, h->id, since, out, e);
+    else if (rc == 0)
+        *out = c->measurements > m.records ? c->measurements - m.records : 0; /* about */
     st_model_clear(&m);
     return rc;
 }
@@ -89,7 +93,7 @@ static int print_detail(struct td_drift *drift, struct st_reader *r, const struc
     int rc;
 
     if ((rc = st_hardware_counts(r, h->id, &c, e)) != 0 || (rc = st_candidate_counts(r, h->id, candidates, e)) != 0 ||
-        (rc = st_family_kb(r, h->family, &kb, e)) != 0 || (rc = staleness(r, h, &stale, e)) != 0)
+        (rc = st_family_kb(r, h->family, &kb, e)) != 0 || (rc = staleness(r, h, &c, &stale, e)) != 0)
         return rc;
     print_hardware(b, h);
     tp_buf_puts(b, ", \"kb_model\": ");

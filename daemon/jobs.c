@@ -210,12 +210,14 @@ static void store_end(struct td_jobs *js, const struct st_job *row)
     bool stop = false;
     int rc = 0;
 
-    for (int i = 0; !stop && (i < STORE_TRIES || rc == -TP_E_DISK_FULL || rc == -TP_E_IO); i += i < STORE_TRIES) {
+    for (int i = 0; !stop && (i < STORE_TRIES || rc == -TP_E_DISK_FULL); i++) {
         struct timespec until;
 
         rc = st_job_update(js->d->store, row, &e);
         if (rc == 0 || rc == -TP_E_UNKNOWN_JOB)
             return; /* unknown: its hardware was purged */
+        if (i == STORE_TRIES - 1)
+            td_log(TD_WARNING, "job-waits-for-the-disk", TD_I("job", row->id), TD_S("detail", e.detail));
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec++;
         pthread_mutex_lock(&js->mu);

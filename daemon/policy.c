@@ -41,7 +41,7 @@ void td_policy_read(struct td_policy *p, const char *text)
 
 /* ---- is it time? ---- */
 struct last {
-    int64_t value;
+    int64_t value, records;
 };
 
 static int note_watermark(void *arg, const struct st_model *m)
@@ -51,6 +51,7 @@ static int note_watermark(void *arg, const struct st_model *m)
     if (m->job == 0)
         return 0; /* imported: its measurements are another daemon's */
     l->value = td_model_watermark(m);
+    l->records = m->records;
     return 1;
 }
 
@@ -82,7 +83,9 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
         rc = st_job_list(r, NULL, hw->name, 0, -1, note_retrain, &job, e);
     if (rc != 0 || c.valid < TD_TRAIN_MIN || (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
         return rc;
-    if (p->measurements > 0)
+    if (trained.value < 0)
+        newer = c.measurements - trained.records; /* about */
+    else if (p->measurements > 0)
         rc = st_hardware_newer(r, hw->id, trained.value, &newer, e);
     if (rc != 0)
         return rc;

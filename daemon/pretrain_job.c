@@ -217,7 +217,8 @@ static int recall(struct run *x, const json_t *note, struct tp_err *e)
     return save_note(x, starts + 1, e);
 }
 
-static int begin(struct run *x, struct tp_err *e)
+/* published: an earlier start has come to its end, but for telling so. */
+static int begin(struct run *x, bool published, struct tp_err *e)
 {
     json_t *note = NULL;
     int rc = td_members_list(x->reader, x->hw.family, x->hw.kind, &x->members, e);
@@ -232,7 +233,9 @@ static int begin(struct run *x, struct tp_err *e)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for the sources");
     if (x->folder[0] != '\0')
         note = td_job_noted(x->folder);
-    if (note != NULL)
+    if (published)
+        x->present_id = json_integer_value(json_object_get(note, "present"));
+    else if (note != NULL)
         rc = recall(x, note, e);
     else if ((rc = choose_sources(x, e)) == 0 && x->folder[0] != '\0')
         rc = save_note(x, 1, e);
@@ -357,8 +360,12 @@ static int forgets(struct run *x, struct tk_acceptance *a, struct tp_err *e)
 
         for (uint32_t k = 0; k < x->n; k++)
             source |= strcmp(x->source[k].hw->name, x->older.name[i]) == 0;
-        if (!source) /* only the sets are looked at */
+        if (!source) { /* to the front; x->older keeps them all, for they are owned */
+            struct tk_older other = x->older.of[kept];
+
             x->older.of[kept++] = x->older.of[i];
+            x->older.of[i] = other;
+        }
     }
     return tk_accept(x->present->model, x->kb->model, x->older.of, kept, &none, &run, a, e);
 }
@@ -379,7 +386,9 @@ static int judge(struct run *x, struct tp_err *e)
         v->decision = TK_CANDIDATE;
         snprintf(v->reason, sizeof v->reason, "Only a candidate was asked for.");
     } else if (x->present == NULL) {
-        snprintf(v->reason, sizeof v->reason, "The family had no knowledge base.");
+        snprintf(v->reason, sizeof v->reason,
+                 x->present_id != 0 ? "The knowledge base of the family could not be loaded."
+                                    : "The family had no knowledge base.");
     } else if (isnan(gain)) {
         v->decision = TK_KEPT_CHAMPION;
         snprintf(v->reason, sizeof v->reason, "Nothing that was held out tells the two apart.");
@@ -520,10 +529,10 @@ static int tell_again(struct run *x, const char *kept, char **result, struct tp_
 static int run_all(struct run *x, char **result, struct tp_err *e)
 {
     char *kept = NULL;
-    int rc = begin(x, e);
+    int rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->model, &kept, e);
 
     if (rc == 0)
-        rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->model, &kept, e);
+        rc = begin(x, x->model != 0, e);
     if (rc == 0 && x->model != 0) {
         rc = tell_again(x, kept, result, e);
         free(kept);

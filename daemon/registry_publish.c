@@ -354,16 +354,20 @@ int td_registry_deactivate(struct td_registry *g, const char *hardware, bool *ch
 {
     struct st_hardware hw = {0};
     struct td_slot *slot;
-    int64_t kb = 0;
+    bool kb;
     int rc;
 
     pthread_mutex_lock(&g->publish_mu);
     rc = st_hardware_get(g->write_reader, hardware, &hw, e);
-    if (rc == 0)
-        rc = st_family_kb(g->write_reader, hw.family, &kb, e);
-    if (rc == 0 && kb == 0)
-        rc = tp_fail(e, TP_E_CONFLICT, "family \"%s\" has no knowledge base that could answer for hardware \"%s\"",
-                     hw.family, hardware);
+    if (rc == 0) { /* also one that is known, but could not be loaded */
+        pthread_mutex_lock(&g->mu);
+        slot = td_slot_locked(g, "kb", hw.family, false);
+        kb = slot != NULL && slot->present != NULL;
+        pthread_mutex_unlock(&g->mu);
+        if (!kb)
+            rc = tp_fail(e, TP_E_CONFLICT, "family \"%s\" has no knowledge base that could answer for hardware \"%s\"",
+                         hw.family, hardware);
+    }
     if (rc == 0 && hw.active_model != 0) {
         rc = st_model_deactivate(g->store, hardware, e);
         pthread_mutex_lock(&g->mu);

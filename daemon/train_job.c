@@ -156,6 +156,16 @@ static int train(struct run *x, struct tp_err *e)
 }
 
 /* ---- judge ---- */
+/* The ranking weights of the champion: no epoch was kept. Only the latency's bias moves before the first. */
+static bool unchanged(const struct run *x)
+{
+    const struct tm_model *m = x->model, *old = x->champion->model;
+    size_t bias = m->shape[TM_T_HEAD2_B].offset + 1;
+
+    return memcmp(m->w, old->w, bias * sizeof *m->w) == 0 &&
+           memcmp(m->w + bias + 1, old->w + bias + 1, (m->n - bias - 1) * sizeof *m->w) == 0;
+}
+
 static int judge(struct run *x, struct tp_err *e)
 {
     int rc;
@@ -165,8 +175,7 @@ static int judge(struct run *x, struct tp_err *e)
     if (rc != 0 && rc != -TP_E_NO_MODEL)
         return rc;
     rc = td_train_judge(x->reader, &x->hw, &x->set, x->model, x->champion, x->params.never, &x->verdict, e);
-    if (rc == 0 && x->champion != NULL && x->champion->id == x->parent && !x->params.never &&
-        memcmp(x->champion->model->w, x->model->w, x->model->n * sizeof *x->model->w) == 0) {
+    if (rc == 0 && x->champion != NULL && x->champion->id == x->parent && !x->params.never && unchanged(x)) {
         x->verdict.judgement.decision = TK_KEPT_CHAMPION;
         snprintf(x->verdict.judgement.reason, sizeof x->verdict.judgement.reason,
                  "No epoch ranks the held-out programs better than the model does already.");

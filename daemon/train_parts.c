@@ -30,6 +30,15 @@ void td_phases_limit(const struct td_train_params *p, double seconds, struct tk_
 }
 
 /* ---- data ---- */
+/* Two programs of one task are left to train on. They stand together. */
+static bool can_compare(const struct td_train_set *s)
+{
+    for (size_t i = 1; i < s->n_train; i++)
+        if (s->data.ds->task[s->train[i]] == s->data.ds->task[s->train[i - 1]])
+            return true;
+    return false;
+}
+
 int td_train_set_load(struct st_reader *r, const struct td_train_want *want, struct td_train_set *out, struct tp_err *e)
 {
     struct td_train_want now = *want;
@@ -58,6 +67,12 @@ int td_train_set_load(struct st_reader *r, const struct td_train_want *want, str
     rc = s.train != NULL && s.valid != NULL ? tk_holdout_split(s.data.ds, (const uint8_t(*)[16])s.data.key, s.train,
                                                                &s.n_train, s.valid, &s.n_valid, &s.by_record, e)
                                             : tp_fail(e, TP_E_NO_MEMORY, "no memory to split the measurements");
+    if (rc == 0 && !can_compare(&s))
+        rc =
+            tp_fail(e, TP_E_NOT_ENOUGH_DATA,
+                    "hardware \"%s\" has too few programs: two of each task are held out while there are fewer than %d "
+                    "tasks, and one task must keep two more",
+                    want->hw->name, (int)TK_HOLDOUT_TASKS);
 out:
     if (rc == 0)
         *out = s;

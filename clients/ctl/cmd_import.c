@@ -194,12 +194,14 @@ static int doubt_journal(struct import *x, char *const *files)
     const char *file = jn_latest(x->journal, files);
     struct tp_buf text = {0}, lines = {0};
     json_t *reply = NULL;
+    /* under a name, for what nobody posts ends leases of programs that are measured once more */
+    const char *path = strchr(x->path, '?') ? x->path : ctl_printf(x->c, "%s?agent=tclctl", x->path);
     int rc = CTL_OK;
 
     if (file && !read_tail(file, jn_find(x->journal, file).offset, &text))
         last_records(&text, &lines);
     if (lines.n && !lines.oom)
-        rc = ctl_post(x->c, x->path, &lines, x->patience, &reply);
+        rc = ctl_post(x->c, path, &lines, x->patience, &reply);
     if (tc_int(reply, "/accepted", 0) > 0) {
         ctl_note(x->c, "tcld has lost what was imported before (an older backup?): everything is sent again");
         x->accepted += tc_int(reply, "/accepted", 0);

@@ -201,7 +201,8 @@ static long long model_before(const json_t *items, bool *active)
     {
         const char *state = tc_str(x, "/state");
         double at = ctl_time(tc_str(x, "/activated"));
-        bool good = behind && state && strcmp(state, "rejected");
+        /* one that was never active may be of an older tcld that did not tell, but not a candidate */
+        bool good = behind && state && strcmp(state, "rejected") && !(isnan(at) && !strcmp(state, "candidate"));
         if (good && (isnan(at) ? *active && !to : isnan(latest) || at > latest)) {
             to = tc_int(x, "/id", 0);
             latest = at;

@@ -52,10 +52,12 @@ static void print_choice(const json_t *s)
     const char *key, *sep = "an object with ";
     json_t *v;
 
-    if (ref_name(s)) {
+    if (ref_name(s) || (get(s, "type") && !get(s, "properties"))) {
         print_type(s);
         return;
     }
+    if (get(s, "const"))
+        printf("`%s`", json_string_value(get(s, "const")));
     json_object_foreach((json_t *)(uintptr_t)get(s, "properties"), key, v)
     {
         printf("%s`%s`", sep, key);

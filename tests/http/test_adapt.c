@@ -223,6 +223,15 @@ START_TEST(pretraining_makes_a_knowledge_base_of_several_sources)
 }
 END_TEST
 
+/* "two", which has a probe set too, is no source. */
+START_TEST(pretraining_is_bound_by_hardware_that_is_no_source)
+{
+    json_t *job = bb_train("one", "{\"mode\": \"pretrain\", \"epochs\": 1, \"sources\": [\"one\"]}");
+    ck_assert_str_eq(tc_str(job, "/state"), "succeeded");
+    ck_assert_uint_eq(json_array_size(tc_at(job, "/result/sources")), 1);
+}
+END_TEST
+
 START_TEST(a_candidate_knowledge_base_is_activated_and_rolled_back)
 {
     int64_t before = kb_of("fam");
@@ -358,6 +367,7 @@ int main(void)
     tcase_add_test(tc, similar_hardware_is_measured_by_the_gate);
     tcase_add_test(tc, knowledge_that_does_not_help_is_kept_out);
     tcase_add_test(tc, pretraining_makes_a_knowledge_base_of_several_sources);
+    tcase_add_test(tc, pretraining_is_bound_by_hardware_that_is_no_source);
     tcase_add_test(tc, a_candidate_knowledge_base_is_activated_and_rolled_back);
     tcase_add_test(tc, hardware_goes_back_to_the_knowledge_of_its_family);
     tcase_add_test(tc, an_activation_of_what_is_no_knowledge_base_is_refused);

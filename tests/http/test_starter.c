@@ -98,6 +98,7 @@ START_TEST(a_damaged_knowledge_base_is_named_and_another_one_can_be_made)
     struct bb_reply *r = bb_lines(t.p, t.n, "/v1/hardware/mine/predict");
     bb_problem(r, 409, "no-model");
     ck_assert_ptr_nonnull(strstr(r->body, "knowledge base 1 of family \\\"cpu\\\" could not be loaded"));
+    bb_problem(bb_json("POST", "{\"model\": \"kb\"}", "/v1/hardware/mine/activate"), 409, "conflict");
     json_t *job = bb_train("mine", "{\"mode\": \"pretrain\", \"epochs\": 1}");
     ck_assert_msg(!strcmp(tc_str(job, "/state"), "succeeded"), "%s", json_dumps(job, 0));
     ck_assert(json_is_true(tc_at(job, "/result/active")));

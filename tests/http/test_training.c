@@ -244,6 +244,26 @@ START_TEST(a_worse_challenger_does_not_replace_the_champion_and_its_weights_go)
 }
 END_TEST
 
+/* No epoch betters it on these few programs: with the time for a batch it stays what it is. */
+START_TEST(a_model_that_no_epoch_betters_stays)
+{
+    bb_put_hardware("steady");
+    bb_post_demo("steady", 0, 6);
+    json_t *job = bb_train("steady", "{\"mode\": \"finetune\", \"epochs\": 20, \"seed\": 1}");
+    int64_t first = tc_int(job, "/result/model", 0);
+    for (int seed = 2; seed < 6; seed++) {
+        job = bb_train("steady", bb_printf("{\"mode\": \"finetune\", \"max_seconds\": 0.001, \"seed\": %d}", seed).p);
+        if (strstr(tc_str(job, "/result/reason"), "No epoch ranks")) {
+            ck_assert_str_eq(tc_str(job, "/result/decision"), "kept-champion");
+            ck_assert_int_ne(tc_int(bb_get("/v1/hardware/steady")->json, "/active_model", 0),
+                             tc_int(job, "/result/model", 0));
+            return;
+        }
+    }
+    ck_abort_msg("four batches have each made model %lld better", (long long)first);
+}
+END_TEST
+
 START_TEST(one_task_is_split_by_record_and_marked)
 {
     bb_put_hardware("single");
@@ -541,6 +561,7 @@ int main(void)
     tcase_add_test(tc, first_model_becomes_active);
     tcase_add_test(tc, activate_never_leaves_the_model_aside);
     tcase_add_test(tc, a_worse_challenger_does_not_replace_the_champion_and_its_weights_go);
+    tcase_add_test(tc, a_model_that_no_epoch_betters_stays);
     tcase_add_test(tc, one_task_is_split_by_record_and_marked);
     tcase_add_test(tc, same_seed_same_model);
     tcase_add_test(tc, max_seconds_ends_the_training);
