@@ -1,6 +1,8 @@
 /* See the header. */
 #include "tests/http/ctl_run.h"
 
+#include "tests/http/suite_private.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +44,7 @@ struct run ctl_run_env(const char *const *env, const char *const *argv)
     r.status = tc_run(argv, env, bb_slow() ? 600 : 200, &out, &err, &e);
     r.out = ctl_text(&out);
     r.err = ctl_text(&err);
-    r.json = json_loads(r.out, JSON_DECODE_ANY, NULL);
+    r.json = bb_keep_json(json_loads(r.out, JSON_DECODE_ANY, NULL));
     return r;
 }
 

@@ -2,10 +2,13 @@
 #ifndef BB_SUITE_PRIVATE_H
 #define BB_SUITE_PRIVATE_H
 
+#include <jansson.h>
+
 struct tc_daemon;
 
-void *bb_keep(void *p);    /* freed at the end of the test; aborts on NULL */
-void bb_forget_json(void); /* releases the JSON values that bb_wait() gave out */
+void *bb_keep(void *p);          /* freed at the end of the test; aborts on NULL */
+json_t *bb_keep_json(json_t *o); /* released at the end of the test; NULL is none */
+void bb_forget_json(void);
 struct tc_daemon *bb_in_use(void);
 
 #endif
