@@ -45,19 +45,12 @@ static const struct tm_model *kb_model(const struct tk_adapt *a)
 
 static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
-    struct tk_set set = a->probe;
-    uint32_t *all = NULL;
-    if (set.n == 0) {
-        if (!(all = tm_alloc(a->train.n + a->valid.n, sizeof *all)))
-            return tp_fail(e, TP_E_NO_MEMORY, "no memory for a probe");
-        if (a->train.n)
-            memcpy(all, a->train.programs, a->train.n * sizeof *all);
-        if (a->valid.n)
-            memcpy(all + a->train.n, a->valid.programs, a->valid.n * sizeof *all);
-        set = (struct tk_set){a->train.ds, all, a->train.n + a->valid.n};
-    }
-    int rc = tk_gate_model(kb_model(a), a->kb ? a->kb->kind : a->kind, a->kind, &set, &a->run, &s->verdict, e);
-    free(all);
+    struct tk_set both = {0};
+    int rc = a->probe.n ? 0 : tk_set_join(&a->train, &a->valid, &both, e);
+    if (rc == 0)
+        rc = tk_gate_model(kb_model(a), a->kb ? a->kb->kind : a->kind, a->kind, a->probe.n ? &a->probe : &both, &a->run,
+                           &s->verdict, e);
+    free((void *)both.programs);
     return rc;
 }
 

@@ -2,7 +2,21 @@
 #include "ckd/set.h"
 
 #include "model/infer.h"
+#include "model/mem.h"
 #include "model/shards.h"
+
+int tk_set_join(const struct tk_set *a, const struct tk_set *b, struct tk_set *out, struct tp_err *e)
+{
+    uint32_t *all = tm_alloc(a->n + b->n, sizeof *all);
+    if (!all)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory for %zu programs", a->n + b->n);
+    if (a->n)
+        memcpy(all, a->programs, a->n * sizeof *all);
+    if (b->n)
+        memcpy(all + a->n, b->programs, b->n * sizeof *all);
+    *out = (struct tk_set){a->ds, all, a->n + b->n};
+    return 0;
+}
 
 int tk_scores(const struct tm_model *m, const struct tk_set *s, int threads, double *out, struct tp_err *e)
 {

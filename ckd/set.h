@@ -32,6 +32,9 @@ struct tk_run {
     void *arg;
 };
 
+/* The programs of a, then those of b, of one dataset: out->programs is the caller's to free. NO_MEMORY. */
+int tk_set_join(const struct tk_set *a, const struct tk_set *b, struct tk_set *out, struct tp_err *e);
+
 /* Rank scores of the programs of s by m: out[s->n]. Any network, also those the engine does not run. FEATURES_MISMATCH,
  * NO_MEMORY, UNUSABLE (shape). */
 int tk_scores(const struct tm_model *m, const struct tk_set *s, int threads, double *out, struct tp_err *e);

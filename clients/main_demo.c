@@ -189,9 +189,9 @@ static int train(struct demo *d, struct tc_err *e)
 {
     int rc = -1;
     json_t *job = NULL, *end = NULL;
-    json_t *body = json_pack("{s:s, s:f, s:i, s:s}", "mode", d->knows ? "adapt" : "finetune", "max_seconds",
-                             d->train_seconds, "seed", 1, "activate", "auto");
-    if (!body || (d->epochs && json_object_set_new(body, "epochs", json_integer(d->epochs)))) {
+    json_t *body = json_pack("{s:s, s:f, s:i, s:i, s:s}", "mode", d->knows ? "adapt" : "finetune", "max_seconds",
+                             d->train_seconds, "epochs", d->epochs, "seed", 1, "activate", "auto");
+    if (!body) {
         tc_fail(e, "out of memory");
         goto out;
     }

@@ -411,18 +411,14 @@ static int put_one(const struct run *x, uint32_t i, struct tp_buf *b, struct tp_
     struct tk_run run = {.seed = 1, .threads = 1};
     const struct tk_older *o = &x->older.of[i];
     struct tm_metrics before, after;
-    size_t n = o->learned.n + o->held_out.n;
-    uint32_t *all = malloc((n > 0 ? n : 1) * sizeof *all);
-    int rc = 0;
+    struct tk_set all = {0};
+    int rc = tk_set_join(&o->learned, &o->held_out, &all, e);
 
-    if (all == NULL)
-        return tp_fail(e, TP_E_NO_MEMORY, "no memory to measure older hardware");
-    memcpy(all, o->learned.programs, o->learned.n * sizeof *all);
-    memcpy(all + o->learned.n, o->held_out.programs, o->held_out.n * sizeof *all);
-    rc = tk_measure(x->kb->model, &(struct tk_set){o->learned.ds, all, n}, &run, &before, e);
     if (rc == 0)
-        rc = tk_measure(x->s.new_kb->model, &(struct tk_set){o->learned.ds, all, n}, &run, &after, e);
-    free(all);
+        rc = tk_measure(x->kb->model, &all, &run, &before, e);
+    if (rc == 0)
+        rc = tk_measure(x->s.new_kb->model, &all, &run, &after, e);
+    free((void *)all.programs);
     if (rc != 0)
         return rc;
     tp_buf_printf(b, "{\"hardware\": \"%s\", \"before\": ", x->older.name[i]);

@@ -70,6 +70,15 @@ int64_t td_model_watermark(const struct st_model *m)
     return id;
 }
 
+int td_measured_since(struct st_reader *r, int64_t hw, int64_t watermark, int64_t records, const struct st_counts *c,
+                      int64_t *n, struct tp_err *e)
+{
+    if (watermark >= 0)
+        return st_hardware_newer(r, hw, watermark, n, e);
+    *n = c->measurements > records ? c->measurements - records : 0;
+    return 0;
+}
+
 const char *td_model_holdout(struct st_reader *r, int64_t model)
 {
     static const char *const kinds[] = {"task", "record"};

@@ -20,6 +20,11 @@ const char *td_model_holdout(struct st_reader *r, int64_t model);
 /* The newest measurement that the model was made of; -1: it does not say (of an older tcld, or not made here). */
 int64_t td_model_watermark(const struct st_model *m);
 
+/* How many measurements of a hardware are newer than a model of that watermark, which was made of `records` of them;
+ * about, when it does not say. c: the hardware's. IO. */
+int td_measured_since(struct st_reader *r, int64_t hw, int64_t watermark, int64_t records, const struct st_counts *c,
+                      int64_t *n, struct tp_err *e);
+
 /* Keep the result of an evaluation, which is JSON object text with "held_out" and "all" (an object of figures or null),
  * and show it in the gauges when it is one of the model that answers. *id may be NULL. */
 int td_figures_keep(struct td_daemon *d, struct st_reader *r, const char *hardware, int64_t hw, int64_t model,

@@ -44,17 +44,14 @@ static int staleness(struct st_reader *r, const struct st_hardware *h, const str
                      struct tp_err *e)
 {
     struct st_model m = {0};
-    int64_t since;
     int rc;
 
     *out = -1;
     if (!h->active_model)
         return 0;
     rc = st_model_get(r, h->active_model, &m, e);
-    if (rc == 0 && (since = td_model_watermark(&m)) >= 0)
-        rc = st_hardware_newer(r, h->id, since, out, e);
-    else if (rc == 0)
-        *out = c->measurements > m.records ? c->measurements - m.records : 0; /* about */
+    if (rc == 0)
+        rc = td_measured_since(r, h->id, td_model_watermark(&m), m.records, c, out, e);
     st_model_clear(&m);
     return rc;
 }

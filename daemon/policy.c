@@ -83,10 +83,8 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
         rc = st_job_list(r, NULL, hw->name, 0, -1, note_retrain, &job, e);
     if (rc != 0 || c.valid < TD_TRAIN_MIN || (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
         return rc;
-    if (trained.value < 0)
-        newer = c.measurements - trained.records; /* about */
-    else if (p->measurements > 0)
-        rc = st_hardware_newer(r, hw->id, trained.value, &newer, e);
+    if (p->measurements > 0)
+        rc = td_measured_since(r, hw->id, trained.value, trained.records, &c, &newer, e);
     if (rc != 0)
         return rc;
     if (p->measurements > 0 && newer >= p->measurements)

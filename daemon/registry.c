@@ -110,41 +110,35 @@ static void sweep_locked(struct td_registry *g)
     closedir(d);
 }
 
-/* One page of the hardware list: loading happens between pages, for a callback may not use the reader that calls it. */
+/* One page of a list of owners: loading happens between pages, for a callback may not use the reader that calls it. */
 struct page {
     int n;
-    struct item {
+    struct owner {
         char name[ST_ID_MAX + 1];
         int64_t active;
-    } item[PAGE];
+    } owner[PAGE];
 };
 
-static int collect(void *arg, const struct st_hardware *h)
+static int collect(struct page *p, const char *name, int64_t active)
 {
-    struct page *p = arg;
-    struct item *x;
+    struct owner *x;
 
     if (p->n == PAGE)
         return 1;
-    x = &p->item[p->n++];
-    memcpy(x->name, h->name, sizeof x->name);
-    x->active = h->active_model;
+    x = &p->owner[p->n++];
+    memcpy(x->name, name, sizeof x->name);
+    x->active = active;
     return 0;
 }
 
-struct families {
-    int n;
-    struct st_family item[PAGE];
-};
+static int collect_hardware(void *arg, const struct st_hardware *h)
+{
+    return collect(arg, h->name, h->active_model);
+}
 
 static int collect_family(void *arg, const struct st_family *f)
 {
-    struct families *p = arg;
-
-    if (p->n == PAGE)
-        return 1;
-    p->item[p->n++] = *f;
-    return 0;
+    return collect(arg, f->name, f->kb_model);
 }
 
 struct on_error {
@@ -204,28 +198,8 @@ static int load_slot(struct td_registry *g, const char *role, const char *owner,
     return 0;
 }
 
-/* Also of families that have no hardware at the moment. */
-static int load_families(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
-{
-    struct families *p = calloc(1, sizeof *p);
-    char after[ST_ID_MAX + 1] = "";
-    int rc = 0;
-
-    if (p == NULL)
-        return td_registry_no_memory(e);
-    do {
-        p->n = 0;
-        rc = st_family_list(g->write_reader, after, PAGE, collect_family, p, e);
-        for (int i = 0; i < p->n && rc == 0; i++)
-            rc = load_slot(g, "kb", p->item[i].name, p->item[i].kb_model, bad, e);
-        if (p->n > 0)
-            memcpy(after, p->item[p->n - 1].name, sizeof after);
-    } while (rc == 0 && p->n == PAGE);
-    free(p);
-    return rc;
-}
-
-static int load_hardware(struct td_registry *g, const struct on_error *bad, struct tp_err *e)
+/* role "kb": also of families that have no hardware at the moment. */
+static int load_all(struct td_registry *g, const char *role, const struct on_error *bad, struct tp_err *e)
 {
     struct page *p = calloc(1, sizeof *p);
     char after[ST_ID_MAX + 1] = "";
@@ -235,14 +209,12 @@ static int load_hardware(struct td_registry *g, const struct on_error *bad, stru
         return td_registry_no_memory(e);
     do {
         p->n = 0;
-        rc = st_hardware_list(g->write_reader, after, PAGE, collect, p, e);
-        for (int i = 0; i < p->n && rc == 0; i++) {
-            const struct item *x = &p->item[i];
-
-            rc = load_slot(g, "ac", x->name, x->active, bad, e);
-        }
+        rc = strcmp(role, "kb") == 0 ? st_family_list(g->write_reader, after, PAGE, collect_family, p, e)
+                                     : st_hardware_list(g->write_reader, after, PAGE, collect_hardware, p, e);
+        for (int i = 0; i < p->n && rc == 0; i++)
+            rc = load_slot(g, role, p->owner[i].name, p->owner[i].active, bad, e);
         if (p->n > 0)
-            memcpy(after, p->item[p->n - 1].name, sizeof after);
+            memcpy(after, p->owner[p->n - 1].name, sizeof after);
     } while (rc == 0 && p->n == PAGE);
     free(p);
     return rc;
@@ -277,9 +249,9 @@ int td_registry_new(const char *models_dir, struct st_store *s,
     if (rc == 0)
         rc = st_reader_new(s, &g->load_reader, e);
     if (rc == 0)
-        rc = load_families(g, &bad, e);
+        rc = load_all(g, "kb", &bad, e);
     if (rc == 0)
-        rc = load_hardware(g, &bad, e);
+        rc = load_all(g, "ac", &bad, e);
     if (rc != 0) {
         td_registry_free(g);
         return rc;

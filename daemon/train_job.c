@@ -42,6 +42,7 @@ struct run {
     struct td_job_state state;
     char live[160]; /* metrics of the last validation, JSON */
     int epochs;     /* asked of the trainer */
+    int kept;       /* the epoch that it kept; 0: none was better than the model was already */
     double train_seconds;
     /* judgement */
     struct td_snapshot *champion; /* NULL none */
@@ -107,6 +108,7 @@ static int training(void *arg, const struct tm_progress *p)
     struct tp_buf b = {0};
 
     x->state.epoch = p->epoch;
+    x->kept = p->kept;
     x->state.loss = p->loss;
     if (!isnan(p->valid_pairwise)) {
         tp_buf_puts(&b, "{\"top1_mean\": ");
@@ -156,16 +158,6 @@ static int train(struct run *x, struct tp_err *e)
 }
 
 /* ---- judge ---- */
-/* The ranking weights of the champion: no epoch was kept. Only the latency's bias moves before the first. */
-static bool unchanged(const struct run *x)
-{
-    const struct tm_model *m = x->model, *old = x->champion->model;
-    size_t bias = m->shape[TM_T_HEAD2_B].offset + 1;
-
-    return memcmp(m->w, old->w, bias * sizeof *m->w) == 0 &&
-           memcmp(m->w + bias + 1, old->w + bias + 1, (m->n - bias - 1) * sizeof *m->w) == 0;
-}
-
 static int judge(struct run *x, struct tp_err *e)
 {
     int rc;
@@ -175,7 +167,7 @@ static int judge(struct run *x, struct tp_err *e)
     if (rc != 0 && rc != -TP_E_NO_MODEL)
         return rc;
     rc = td_train_judge(x->reader, &x->hw, &x->set, x->model, x->champion, x->params.never, &x->verdict, e);
-    if (rc == 0 && x->champion != NULL && x->champion->id == x->parent && !x->params.never && unchanged(x)) {
+    if (rc == 0 && x->champion != NULL && x->champion->id == x->parent && !x->params.never && x->kept == 0) {
         x->verdict.judgement.decision = TK_KEPT_CHAMPION;
         snprintf(x->verdict.judgement.reason, sizeof x->verdict.judgement.reason,
                  "No epoch ranks the held-out programs better than the model does already.");

@@ -40,11 +40,6 @@ static int hold_out(const struct tl_ckd_hardware *h, const uint32_t *programs, s
     return rc;
 }
 
-struct parts {
-    uint32_t *train, *valid;
-    size_t n_train, n_valid;
-};
-
 static struct tk_set set_of(const struct tl_ckd_hardware *h, const uint32_t *programs, size_t n)
 {
     return (struct tk_set){h->split.d, programs, n};
@@ -80,22 +75,14 @@ static int score_all(const struct tl_ckd_here *k, const struct tm_model *m, int 
 
 /* ---- knowledge of the sources ---- */
 
-static int part(const struct tl_ckd_hardware *h, struct parts *p, struct tp_err *e)
-{
-    p->train = tm_alloc(h->split.n_train, sizeof *p->train);
-    p->valid = tm_alloc(h->split.n_train, sizeof *p->valid);
-    if (!p->train || !p->valid)
-        return tp_fail(e, TP_E_NO_MEMORY, "no memory to hold out programs");
-    return hold_out(h, h->split.train, h->split.n_train, p->train, &p->n_train, p->valid, &p->n_valid, e);
-}
-
 int tl_ckd_know(struct tl_ckd_here *k, uint32_t h, const uint32_t *programs, size_t n, struct tp_err *e)
 {
     const struct tl_ckd_hardware *hw = &k->d->hw[h];
-    struct parts p = {tm_alloc(n, sizeof *p.train), tm_alloc(n, sizeof *p.valid), 0, 0};
-    int rc = p.train && p.valid ? hold_out(hw, programs, n, p.train, &p.n_train, p.valid, &p.n_valid, e)
-                                : tp_fail(e, TP_E_NO_MEMORY, "no memory for older hardware");
-    k->known[h] = (struct tk_older){set_of(hw, p.train, p.n_train), set_of(hw, p.valid, p.n_valid)};
+    uint32_t *learned = tm_alloc(n, sizeof *learned), *held_out = tm_alloc(n, sizeof *held_out);
+    size_t n_learned = 0, n_held_out = 0;
+    int rc = learned && held_out ? hold_out(hw, programs, n, learned, &n_learned, held_out, &n_held_out, e)
+                                 : tp_fail(e, TP_E_NO_MEMORY, "no memory for known hardware");
+    k->known[h] = (struct tk_older){set_of(hw, learned, n_learned), set_of(hw, held_out, n_held_out)};
     return rc;
 }
 
@@ -135,7 +122,6 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
 {
     struct tk_pretrain p;
     struct tk_source source[TL_CKD_HARDWARE];
-    struct parts parts[TL_CKD_HARDWARE] = {{0}};
     bool refused[TL_CKD_HARDWARE];
     struct tm_model *m;
     const uint32_t n = k->d->transfer->n_sources;
@@ -143,11 +129,8 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
     int rc = 0;
     if ((*out = tl_ckd_load_kb(k, is_plain ? "plain kb" : "kb", by)))
         return 0;
-    for (uint32_t i = 0; i < n && rc == 0; i++) {
-        rc = part(&k->d->hw[i], &parts[i], e);
-        source[i] = (struct tk_source){k->d->hw[i].name, set_of(&k->d->hw[i], parts[i].train, parts[i].n_train),
-                                       set_of(&k->d->hw[i], parts[i].valid, parts[i].n_valid)};
-    }
+    for (uint32_t i = 0; i < n; i++)
+        source[i] = (struct tk_source){k->d->hw[i].name, k->known[i].learned, k->known[i].held_out};
     tk_pretrain_defaults(&p);
     p.kind = k->d->hw[0].kind;
     p.sources = source;
@@ -164,10 +147,6 @@ int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **
     }
     if (rc == 0)
         rc = tl_ckd_save_kb(k, is_plain ? "plain kb" : "kb", by, *out, e);
-    for (uint32_t i = 0; i < n; i++) {
-        free(parts[i].train);
-        free(parts[i].valid);
-    }
     return rc;
 }
 
@@ -310,18 +289,6 @@ int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct 
     return rc;
 }
 
-static int all_of(const struct tk_older *o, struct tk_set *out, struct tp_err *e)
-{
-    const size_t n = o->learned.n, m = o->held_out.n;
-    uint32_t *all = tm_alloc(n + m, sizeof *all);
-    if (!all)
-        return tp_fail(e, TP_E_NO_MEMORY, "no memory for older hardware");
-    memcpy(all, o->learned.programs, n * sizeof *all);
-    memcpy(all + n, o->held_out.programs, m * sizeof *all);
-    *out = (struct tk_set){o->learned.ds, all, n + m};
-    return 0;
-}
-
 int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e)
 {
     struct tk_set set[TL_CKD_HARDWARE] = {{0}};
@@ -330,7 +297,7 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
     int rc = 0;
     *c = fresh(k);
     for (uint32_t h = 0; h < k->target && rc == 0; h++)
-        rc = all_of(&k->known[h], &set[h], e);
+        rc = tk_set_join(&k->known[h].learned, &k->known[h].held_out, &set[h], e);
     set[k->target] = set_of(&k->d->hw[k->target], k->sample, k->n);
     if (rc == 0)
         rc = tl_ckd_multi_task(set, k->target + 1, &k->o->source, &k->run, m, e);

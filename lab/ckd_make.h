@@ -35,7 +35,7 @@ int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, c
                    struct tp_err *e);
 /* Sets known[h] of programs[0..n). */
 int tl_ckd_know(struct tl_ckd_here *k, uint32_t h, const uint32_t *programs, size_t n, struct tp_err *e);
-/* The knowledge base of the transfer's sources, kept or made. */
+/* The knowledge base of the transfer's sources, which are known, kept or made. */
 int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **out, struct tp_err *e);
 
 /* Set sample and n: a random share of every task; as many programs by the sampler, which looks through kb (NULL: at

@@ -359,14 +359,16 @@ static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
     k->hop = 0;
     k->budget = 0; /* the sources' knowledge does not depend on it */
     k->target = t->n_sources;
-    int rc = tl_ckd_source_kb(k, false, &line.kb, e);
+    int rc = 0;
+    for (uint32_t h = 0; h < t->n_sources && rc == 0; h++)
+        rc = tl_ckd_know(k, h, k->d->hw[h].split.train, k->d->hw[h].split.n_train, e);
+    if (rc == 0)
+        rc = tl_ckd_source_kb(k, false, &line.kb, e);
     if (rc == 0 && any_plain(k->o))
         rc = tl_ckd_source_kb(k, true, &line.plain, e);
     if (rc == 0 && (!(line.no_ewc = tk_kb_clone(line.kb)) || !(line.tuned = tk_kb_clone(line.kb)) ||
                     !(line.all = tk_kb_clone(line.kb))))
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for knowledge bases");
-    for (uint32_t h = 0; h < t->n_sources && rc == 0; h++)
-        rc = tl_ckd_know(k, h, k->d->hw[h].split.train, k->d->hw[h].split.n_train, e);
     for (k->hop = 0; k->target < t->n && rc == 0; k->hop++, k->target++) {
         const size_t n = k->d->hw[k->target].split.n_train;
         k->budget = budget;

@@ -1,8 +1,9 @@
 /* Cores and clocks. */
 #include "lab/lab.h"
 
+#include "proto/clock.h"
+
 #include <sched.h>
-#include <time.h>
 
 int tl_cores(void)
 {
@@ -10,19 +11,12 @@ int tl_cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-static double clock_now(clockid_t id)
-{
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 double tl_seconds(void)
 {
-    return clock_now(CLOCK_MONOTONIC);
+    return tp_seconds();
 }
 
 double tl_cpu_seconds(void)
 {
-    return clock_now(CLOCK_PROCESS_CPUTIME_ID);
+    return tp_clock(CLOCK_PROCESS_CPUTIME_ID);
 }

@@ -266,6 +266,7 @@ static int validate(struct trainer *t, struct tp_err *e)
     if (t->o->keep_last || !(m.pairwise < t->best_pairwise)) { /* also without a single pair to judge by */
         t->best_pairwise = isnan(m.pairwise) ? t->best_pairwise : m.pairwise;
         memcpy(t->best_w, t->mean_w, t->p.n * sizeof *t->w);
+        t->at.kept = t->at.epoch;
     }
     t->valid_seconds = tp_seconds() - began;
     return report(t, e);
@@ -398,6 +399,8 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
         goto out;
     for (int epoch = 1; epoch <= o->epochs && fraction(&t) < 1; epoch++) {
         t.at.epoch = epoch;
+        if (n_valid == 0)
+            t.at.kept = epoch;
         if ((rc = train_epoch(&t, e)) || (n_valid && (rc = validate(&t, e))))
             goto out;
     }

@@ -68,9 +68,10 @@ void tm_train_defaults(struct tm_train_opts *o);
 double tm_rate_at(enum tm_rate rate, int epochs, int period, double fraction);
 
 struct tm_progress {
-    int epoch, epochs;                 /* 1-based */
-    double fraction;                   /* 0..1 of the whole training */
-    double loss;                       /* running mean of this epoch */
+    int epoch, epochs; /* 1-based */
+    int kept;          /* the epoch whose weights are kept so far; 0: those it began with, but for the latency bias */
+    double fraction;   /* 0..1 of the whole training */
+    double loss;       /* running mean of this epoch */
     double valid_top1, valid_pairwise; /* of the last validation; NaN before the first */
 };
 /* Called after every batch and every validation, on the calling thread. Non-zero = stop: tm_train returns
