@@ -23,9 +23,9 @@ void tk_scratch_defaults(struct tk_learn_opts *o)
 
 void tk_cl_defaults(struct tk_learn_opts *o)
 {
-    *o = (struct tk_learn_opts){.steps = 400, .beta = 0.5, .blend = 0.75};
+    *o = (struct tk_learn_opts){.steps = 200, .beta = 1, .worth = 6};
     tm_train_defaults(&o->train);
-    o->train.epochs = 2 * CL_PERIOD;
+    o->train.epochs = CL_PERIOD;
     o->train.lr = 1e-3;
     o->train.keep_last = true; /* nobody chooses an epoch by what judges him in a contest */
     o->train.rate = TM_RATE_RESTARTS;

@@ -18,8 +18,9 @@ struct tk_learn_opts {
     uint32_t steps;               /* of the optimiser at least: small data gets more epochs (whole periods) */
     double beta;                  /* of the distillation */
     double lambda;                /* of EWC; 0: none, the CL phase's default */
-    double blend; /* cross-fitting (ckd/rivals.h): share of the learned weights in the AC that is preferred, the rest
-                     stays the KB's (Wortsman et al. 2022, robust fine-tuning). tk_learn() does not look at it */
+    double worth; /* cross-fitting (ckd/rivals.h): how many programs a task the knowledge base counts for. Of n
+                     measured ones the AC that is preferred has n / (n + worth) of what was learned, the rest of its
+                     weights stays the knowledge base's. tk_learn() does not look at it */
 };
 void tk_scratch_defaults(struct tk_learn_opts *o); /* no teacher */
 void tk_cl_defaults(struct tk_learn_opts *o);

@@ -89,6 +89,8 @@ struct cross {
     struct tk_learn_opts cl, scratch;
     const struct tk_run *run;
     uint32_t folds;
+    double each;                   /* programs a task to learn from */
+    double share;                  /* of what was learned, in TK_RIVAL_BLEND */
     uint32_t *fold;                /* [n_tasks] */
     uint32_t *learn, *held;        /* of the fold under way */
     double *score[TK_RIVAL_COUNT]; /* [ds->n], of programs that were judged */
@@ -168,7 +170,7 @@ int tk_contest_pair(const struct tm_model *ac, const struct tm_model *kb, const 
 
 static double share_of(const struct cross *c, int rival)
 {
-    return rival == TK_RIVAL_BLEND ? c->cl.blend : rival == TK_RIVAL_WHOLE ? 1 : rival == TK_RIVAL_HALF ? 0.5 : 0.25;
+    return rival == TK_RIVAL_BLEND ? c->share : rival == TK_RIVAL_WHOLE ? 1 : rival == TK_RIVAL_HALF ? 0.5 : 0.25;
 }
 
 /* The knowledge base's weights, and `share` of the way to m's. NULL: out of memory. */
@@ -201,6 +203,8 @@ static int deal(struct cross *c, struct tp_err *e)
     uint32_t *order = tm_alloc(g.n_groups, sizeof *order);
     if (g.n_groups < TK_HOLDOUT_TASKS)
         c->folds = 1;
+    c->each = (double)g.n / g.n_groups;
+    c->share = c->each / (c->each + c->cl.worth);
     for (uint32_t i = 0; i < g.n_groups && order; i++)
         order[i] = c->train->ds->task[g.programs[g.start[i]]];
     if (order) {
@@ -271,7 +275,7 @@ static int fit_others(struct cross *c, const struct tm_model *warm, const struct
                       const struct tk_set *held, const struct tk_run *run, struct tk_learned *told, struct tp_err *e)
 {
     const struct tk_set none = {.ds = c->train->ds};
-    struct tm_model *scratch = NULL, *start = blend(c, warm, c->cl.blend), *both = NULL;
+    struct tm_model *scratch = NULL, *start = blend(c, warm, c->share), *both = NULL;
     double *says = tm_alloc(c->train->ds->n, sizeof *says);
     struct tk_learned part[2];
     int rc = start && says ? 0 : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
@@ -322,6 +326,12 @@ static int fit(struct cross *c, uint32_t fold, struct tk_learned *told, struct t
     return rc;
 }
 
+/* So little was measured that neither a model can be made of it alone nor two models be told apart by it. */
+static bool thin(const struct cross *c)
+{
+    return c->train->n + c->valid->n < TK_PROBE_PROGRAMS || c->each < TK_CONCORD_EACH;
+}
+
 /* Everything that was judged. c->held has room for train and valid. */
 static struct tk_set judged(const struct cross *c)
 {
@@ -341,7 +351,7 @@ static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, s
     struct tm_model *m = NULL;
     int rc = 0;
     if (winner == TK_RIVAL_COMMITTEE) {
-        struct tm_model *start = blend(c, c->mean, c->cl.blend);
+        struct tm_model *start = blend(c, c->mean, c->share);
         struct tk_learned last;
         rc = start ? tk_learn_committee(start, c->committee, t, &c->cl, &run, &m, &last, e)
                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
@@ -375,13 +385,15 @@ int tk_cross_fit(const struct tk_kb *kb, const struct tk_set *train, const struc
     c.fold = tm_alloc(train->ds->n_tasks, sizeof *c.fold);
     c.learn = tm_alloc(train->n, sizeof *c.learn);
     c.held = tm_alloc(train->n + valid->n, sizeof *c.held);
-    if (scratch)
+    int rc = scores && c.fold && c.learn && c.held ? deal(&c, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
+    if (rc == 0 && thin(&c))
+        scratch = NULL;
+    if (scratch) {
         c.scratch = *scratch;
-    c.scratch.train.keep_last = true; /* as in cl */
-    c.committee = scratch ? tm_alloc(n, sizeof *c.committee) : NULL;
-    int rc = scores && c.fold && c.learn && c.held && (c.committee || !scratch)
-                 ? deal(&c, e)
-                 : tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
+        c.scratch.train.keep_last = true; /* as in cl */
+        if (rc == 0 && !(c.committee = tm_alloc(n, sizeof *c.committee)))
+            rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for folds");
+    }
     for (size_t r = 0; r < TK_RIVAL_COUNT && rc == 0; r++)
         c.score[r] = (r == TK_RIVAL_SCRATCH || r == TK_RIVAL_COMMITTEE) && !scratch ? NULL : scores + r * n;
     const bool others = scratch && (c.folds > 1 || valid->n); /* else there is nothing to judge by */

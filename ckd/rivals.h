@@ -16,9 +16,9 @@ enum { TK_FOLDS = 4 };
 #define TK_RIVALS(X)                                                                                                   \
     X(COMMITTEE, "committee") /* one network that has learned from the models of `blend` and `scratch`, where both are \
                                  made */                                                                               \
-    X(BLEND, "blend")     /* the knowledge base's weights and tk_learn_opts.blend of the way to the learned ones */    \
-    X(WHOLE, "whole")     /* all of the way */                                                                         \
-    X(HALF, "half")       /* half of it */                                                                             \
+    X(BLEND, "blend") /* part of the way from the knowledge base's weights to the learned ones, tk_learn_opts.worth */ \
+    X(WHOLE, "whole") /* all of the way */                                                                             \
+    X(HALF, "half")   /* half of it */                                                                                 \
     X(QUARTER, "quarter") /* a quarter */                                                                              \
     X(SCRATCH, "scratch") /* own measurements alone */                                                                 \
     X(KB, "kb")           /* the knowledge base, untouched */
@@ -48,7 +48,8 @@ int tk_contest_pair(const struct tm_model *ac, const struct tm_model *kb, const 
 /* The CL phase of a warm start, cross-fitted in `folds` folds (1, or with fewer than TK_HOLDOUT_TASKS tasks to train
  * on: all of `train` is learned, and valid alone judges). valid is judged with the first fold. What is judged gives
  * the models nothing but the trust in the teacher, one number an epoch, and valid the calibration. cl, scratch:
- * max_seconds is for all folds together. scratch NULL: TK_RIVAL_SCRATCH and TK_RIVAL_COMMITTEE take no part. *ac: the
+ * max_seconds is for all folds together. scratch NULL, or fewer than TK_PROBE_PROGRAMS programs or TK_CONCORD_EACH
+ * a task (a model of these alone is worth nothing): TK_RIVAL_SCRATCH and TK_RIVAL_COMMITTEE take no part. *ac: the
  * AC, the caller's; NULL when scratch has won, which is then the caller's to train; when the knowledge base has,
  * TK_RIVAL_QUARTER, a candidate. told: of the last fold, or of the committee's network when it has won; seconds of
  * everything. */

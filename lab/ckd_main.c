@@ -24,7 +24,7 @@ static const char usage[] =
     "  --per-task N (100)      seeded sample of N distinct programs of each training task\n"
     "  --tune X                score on so large a share of the training tasks instead; the test tasks are not used\n"
     "  --out DIR               write ckd.json, ckd.md, plots, and every finished cell, which is then not made again\n"
-    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.blend, cl.rate, cl.period, cl.list, cl.last,\n"
+    "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.worth, cl.rate, cl.period, cl.list, cl.last,\n"
     "                          the same of kd, kd.lambda, and of source, scratch, fine\n"
     "  --threads N  --json     JSON instead of the table on standard output\n"
     "  --quiet                 no progress\n";
@@ -72,7 +72,7 @@ static bool set_field(struct tk_learn_opts *p, const char *field, double v)
         const char *name;
         double *to;
     } real[] = {
-        {"lr", &p->train.lr},           {"beta", &p->beta},       {"lambda", &p->lambda},         {"blend", &p->blend},
+        {"lr", &p->train.lr},           {"beta", &p->beta},       {"lambda", &p->lambda},         {"worth", &p->worth},
         {"average", &p->train.average}, {"clip", &p->train.clip}, {"list", &p->train.list_weight}};
     const struct {
         const char *name;
@@ -141,7 +141,7 @@ static void defaults(struct tl_ckd_opts *o)
     tk_cl_defaults(&o->cl);
     tk_kd_defaults(&o->kd);
     tk_meta_defaults(&o->meta);
-    o->fine.steps = o->cl.steps;
+    o->fine.steps = 400;
     budgets(o, percents);
     transfers(o, all);
 }

@@ -69,10 +69,10 @@ static void put_phase(struct tp_buf *b, const char *name, const struct tk_learn_
 {
     tp_buf_printf(
         b,
-        ", %s: %d epochs %u steps lr %g rate %d/%d batch %dx%d average %g clip %g list %g beta %g lambda %g blend %g",
+        ", %s: %d epochs %u steps lr %g rate %d/%d batch %dx%d average %g clip %g list %g beta %g lambda %g worth %g",
         name, o->train.epochs, o->steps, o->train.lr, (int)o->train.rate, o->train.period, o->train.tasks_per_batch,
         o->train.programs_per_task, o->train.average, o->train.clip, o->train.list_weight, o->beta, o->lambda,
-        o->blend);
+        o->worth);
     if (o->train.keep_last)
         tp_buf_puts(b, " last");
 }

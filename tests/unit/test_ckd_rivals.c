@@ -187,6 +187,52 @@ START_TEST(with_few_tasks_the_held_out_programs_judge_alone)
 }
 END_TEST
 
+/* Of every task the first `each` programs. */
+static void thin_out(struct two *x, uint32_t each)
+{
+    uint32_t seen[TOY_TASKS] = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < x->b.train_set.n; i++)
+        if (seen[x->b.task[x->b.train[i]]]++ < each)
+            x->b.train[n++] = x->b.train[i];
+    x->b.train_set.n = n;
+}
+
+/* n / (n + worth) of the way from the knowledge base to what was learned, which is the AC when the base is worth 0. */
+START_TEST(the_more_was_measured_the_less_of_the_knowledge_base_stays)
+{
+    struct two x;
+    two_init(&x, true);
+    thin_out(&x, 8);
+    x.cl.worth = 0;
+    x.b.valid_set.n = 0;
+    x.b.train_set.n = 3 * 8; /* three tasks and no hold-out: nobody is compared, the blend it is */
+    run_with(&x, NULL);
+    ck_assert_int_eq(x.contest.winner, TK_RIVAL_BLEND);
+    struct tm_model *learned = tm_model_clone(x.ac);
+    x.cl.worth = 24;
+    run_with(&x, NULL);
+    for (size_t i = 0; i < learned->n; i++) {
+        const double kb = (double)x.kb->model->w[i], expected = kb + 0.25 * ((double)learned->w[i] - kb);
+        ck_assert_double_eq_tol((double)x.ac->w[i], expected, 1e-6 + 1e-5 * fabs(expected));
+    }
+    tm_model_free(learned);
+    two_free(&x);
+}
+END_TEST
+
+START_TEST(of_three_programs_a_task_no_model_is_made_from_scratch)
+{
+    struct two x;
+    two_init(&x, true);
+    thin_out(&x, 3);
+    run(&x);
+    ck_assert(isnan(x.contest.quality[TK_RIVAL_SCRATCH]) && isnan(x.contest.quality[TK_RIVAL_COMMITTEE]));
+    ck_assert_ptr_nonnull(x.ac);
+    two_free(&x);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ckd/rivals");
@@ -199,6 +245,8 @@ int main(void)
     tcase_add_test(c, every_task_judges_and_related_knowledge_is_built_on);
     tcase_add_test(c, knowledge_that_misleads_loses_to_a_model_from_scratch);
     tcase_add_test(c, with_few_tasks_the_held_out_programs_judge_alone);
+    tcase_add_test(c, the_more_was_measured_the_less_of_the_knowledge_base_stays);
+    tcase_add_test(c, of_three_programs_a_task_no_model_is_made_from_scratch);
     suite_add_tcase(suite, c);
     return toy_main(srunner_create(suite));
 }
