@@ -33,7 +33,7 @@ void tk_adapt_state_free(struct tk_adapt_state *s)
     *s = (struct tk_adapt_state){0};
 }
 
-bool tk_adapt_from_kb(const struct tk_adapt_state *s)
+bool tk_adapt_is_warm(const struct tk_adapt_state *s)
 {
     return s->verdict.gate != TK_GATE_SCRATCH && !(s->contest.tasks && s->contest.winner == TK_RIVAL_SCRATCH);
 }
@@ -43,15 +43,47 @@ static const struct tm_model *kb_model(const struct tk_adapt *a)
     return a->kb ? a->kb->model : NULL;
 }
 
+/* May this peer take the place of whom the AC would begin with? It must be right about more than that one, and than the
+ * knowledge base, which has seen more hardware, surely. */
+static int ask(const struct tk_adapt *a, const struct tk_peer *p, const struct tk_set *on, struct tk_adapt_state *s,
+               struct tp_err *e)
+{
+    struct tk_verdict v;
+    const double best = s->verdict.concordance.lower, kb = s->kb_verdict.concordance.mean;
+    int rc = tk_gate_model(p->model, a->kind, a->kind, on, &a->run, &v, e);
+    if (rc || v.gate == TK_GATE_SCRATCH || v.concordance.lower <= kb || (s->source[0] && v.concordance.lower <= best))
+        return rc;
+    s->verdict = v;
+    snprintf(s->source, sizeof s->source, "%s", p->name);
+    snprintf(s->verdict.reason, sizeof s->verdict.reason,
+             "The model of %.63s: concordance %.3f on the probe, at least %.3f, the knowledge base %.3f.", p->name,
+             v.concordance.mean, v.concordance.lower, kb);
+    return 0;
+}
+
 static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_set both = {0};
     int rc = a->probe.n ? 0 : tk_set_join(&a->train, &a->valid, &both, e);
+    const struct tk_set *on = a->probe.n ? &a->probe : &both;
     if (rc == 0)
-        rc = tk_gate_model(kb_model(a), a->kb ? a->kb->kind : a->kind, a->kind, a->probe.n ? &a->probe : &both, &a->run,
-                           &s->verdict, e);
+        rc = tk_gate_model(kb_model(a), a->kb ? a->kb->kind : a->kind, a->kind, on, &a->run, &s->kb_verdict, e);
+    if (rc == 0) {
+        s->verdict = s->kb_verdict;
+        s->source[0] = '\0';
+    }
+    for (uint32_t i = 0; i < a->n_peers && rc == 0; i++)
+        rc = ask(a, &a->peers[i], on, s, e);
     free((void *)both.programs);
     return rc;
+}
+
+static const struct tm_model *source_model(const struct tk_adapt *a, const struct tk_adapt_state *s)
+{
+    for (uint32_t i = 0; i < a->n_peers && s->source[0]; i++)
+        if (strcmp(a->peers[i].name, s->source) == 0)
+            return a->peers[i].model;
+    return s->source[0] ? NULL : kb_model(a);
 }
 
 /* From scratch: random weights, and the family's initial weights if they learn better. */
@@ -81,14 +113,35 @@ out:
     return rc;
 }
 
+/* Nothing was learned that is better than the peer's model: *ac becomes a copy of it, calibrated here. */
+static int take_over(const struct tk_adapt *a, const struct tm_model *peer, struct tm_model **ac, struct tp_err *e)
+{
+    const struct tk_set *on = a->valid.n ? &a->valid : &a->train;
+    struct tm_model *m = tm_model_clone(peer);
+    int rc =
+        m ? tm_train_calibrate(m, a->train.ds, a->train.programs, a->train.n, on->programs, on->n, a->run.threads, e)
+          : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    if (rc) {
+        tm_model_free(m);
+        return rc;
+    }
+    tm_model_free(*ac);
+    *ac = m;
+    return 0;
+}
+
 static int learn(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     if (s->verdict.gate == TK_GATE_SCRATCH)
         return learn_alone(a, s, e);
     /* where the source is surely right about most, a model from scratch is not worth its time */
     const struct tk_learn_opts *scratch = s->verdict.gate == TK_GATE_WARM_START ? NULL : &a->scratch;
-    int rc =
-        tk_cross_fit(a->kb, &a->train, &a->valid, a->folds, &a->cl, scratch, &a->run, &s->ac, &s->cl, &s->contest, e);
+    /* a peer's model is what is known, as if it were a knowledge base that is only read */
+    const struct tk_kb peer = {.kind = a->kind, .model = (struct tm_model *)source_model(a, s)};
+    int rc = tk_cross_fit(s->source[0] ? &peer : a->kb, &a->train, &a->valid, a->folds, &a->cl, scratch, &a->run,
+                          &s->ac, &s->cl, &s->contest, e);
+    if (rc == 0 && s->source[0] && s->contest.winner == TK_RIVAL_KB)
+        rc = take_over(a, peer.model, &s->ac, e);
     return rc || s->ac ? rc : learn_alone(a, s, e);
 }
 
@@ -113,7 +166,7 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
         rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, c, e);
     if (rc || (!c->tasks && !refused(&s->verdict)))
         return rc;
-    j->decision = c->tasks && c->winner == TK_RIVAL_KB ? TK_KEPT_CHAMPION : TK_ACTIVATED;
+    j->decision = c->tasks && c->winner == TK_RIVAL_KB && !s->source[0] ? TK_KEPT_CHAMPION : TK_ACTIVATED;
     if (!c->tasks) {
         snprintf(j->reason, sizeof j->reason, "The gate has refused the knowledge base.");
         return 0;
@@ -121,7 +174,8 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
     const enum tk_rival ac = c->winner != TK_RIVAL_KB             ? c->winner
                              : s->verdict.gate == TK_GATE_SCRATCH ? TK_RIVAL_SCRATCH
                                                                   : TK_RIVAL_QUARTER;
-    j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
+    if (!s->source[0]) /* else of a peer: the figures on what was held out tell the gain over the knowledge base */
+        j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
     snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
              c->tasks, tk_rival_name(c->winner), c->behind, TK_MARGIN, c->error);
     return 0;
@@ -206,7 +260,7 @@ bool tk_adapt_few(const struct tk_adapt_state *s)
 static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
     return !a->keep_kb && s->activated && tk_family_default(a->kind) &&
-           (!a->kb || (tk_adapt_from_kb(s) && !tk_adapt_few(s)));
+           (!a->kb || (tk_adapt_is_warm(s) && s->kb_verdict.gate != TK_GATE_SCRATCH && !tk_adapt_few(s)));
 }
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
@@ -222,6 +276,10 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
         }
         break;
     case TK_PHASE_LEARN:
+        if (s->source[0] && !source_model(a, s)) { /* the peer has gone since */
+            s->phase = TK_PHASE_PROBE;
+            return 0;
+        }
         rc = learn(a, s, e);
         break;
     case TK_PHASE_JUDGE:

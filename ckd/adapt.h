@@ -28,14 +28,23 @@ enum tk_phase {
 };
 const char *tk_phase_name(enum tk_phase p);
 
-enum { TK_ATTEMPTS = 2 };
+enum { TK_ATTEMPTS = 2, TK_PEER_NAME = 80 };
 #define TK_LAMBDA_FACTOR 3.0
+
+/* Another hardware of the same kind that has an AC, of the same features. */
+struct tk_peer {
+    const char *name; /* "" is nobody's */
+    const struct tm_model *model;
+};
 
 struct tk_adapt_state;
 struct tk_adapt {
     /* inputs, all borrowed; the same when a job is resumed */
-    enum tp_target_kind kind;        /* of the hardware */
-    const struct tk_kb *kb;          /* of its family; NULL: there is none, the AC becomes one */
+    enum tp_target_kind kind;    /* of the hardware */
+    const struct tk_kb *kb;      /* of its family; NULL: there is none, the AC becomes one */
+    const struct tk_peer *peers; /* whom the gate asks beside kb: the AC begins with the one that is right about
+                                    most, if it is surely better than kb */
+    uint32_t n_peers;
     const struct tm_model *champion; /* present AC; NULL: none */
     struct tk_set probe;             /* first measurements; n = 0: the gate looks at train and valid together */
     struct tk_set train, valid;   /* of one dataset; valid: tk_holdout_split(). valid.n = 0: the AC is used when there
@@ -58,9 +67,11 @@ void tk_adapt_defaults(struct tk_adapt *a);
 
 struct tk_adapt_state {
     enum tk_phase phase; /* the next to run */
-    struct tk_verdict verdict;
-    struct tm_model *ac;      /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
-    struct tk_learned cl, kd; /* kd: of the last attempt */
+    struct tk_verdict verdict,
+        kb_verdict;            /* of whom the AC is to begin with; of kb, which is the same without a peer */
+    char source[TK_PEER_NAME]; /* "": kb; else the peer that the AC begins with */
+    struct tm_model *ac;       /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
+    struct tk_learned cl, kd;  /* kd: of the last attempt */
     bool from_start; /* the AC began with kb->start: it beat random weights and the knowledge base on the probe */
     struct tk_judgement over_champion, over_kb; /* gain NaN where there was nothing to compare with */
     struct tk_contest contest;                  /* of the rivals for the AC; tasks 0: there was none */
@@ -74,8 +85,8 @@ struct tk_adapt_state {
     struct tm_metrics champion_metrics, kb_metrics, ac_metrics, new_kb_metrics; /* on valid; tasks 0: not measured */
 };
 void tk_adapt_state_free(struct tk_adapt_state *s); /* zeroes it */
-/* The AC began with the knowledge base's weights: neither gate nor contest has refused them. */
-bool tk_adapt_from_kb(const struct tk_adapt_state *s);
+/* The AC began with the weights of s->source: neither gate nor contest has refused them. */
+bool tk_adapt_is_warm(const struct tk_adapt_state *s);
 /* It was measured on fewer than TK_PROBE_TASKS tasks: the AC may serve, but does not teach a knowledge base that is
  * there. */
 bool tk_adapt_few(const struct tk_adapt_state *s);

@@ -20,6 +20,8 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
 /* X(key, field): numbers of a state */
 #define NUMBERS(X)                                                                                                     \
     X("gate_mean", verdict.concordance.mean)                                                                           \
+    X("kb_gate_mean", kb_verdict.concordance.mean)                                                                     \
+    X("kb_gate_lower", kb_verdict.concordance.lower)                                                                   \
     X("gate_lower", verdict.concordance.lower)                                                                         \
     X("cl_loss", cl.loss)                                                                                              \
     X("cl_phi", cl.phi)                                                                                                \
@@ -37,6 +39,8 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("gain", acceptance.gain)
 #define COUNTS(X)                                                                                                      \
     X("gate_tasks", verdict.concordance.tasks)                                                                         \
+    X("kb_gate_tasks", kb_verdict.concordance.tasks)                                                                   \
+    X("kb_gate_programs", kb_verdict.concordance.programs)                                                             \
     X("gate_programs", verdict.concordance.programs)                                                                   \
     X("cl_epochs", cl.epochs)                                                                                          \
     X("kd_epochs", kd.epochs)                                                                                          \
@@ -49,12 +53,15 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
 /* X(key, field, name of a value, number of values): by name, as a state outlives the program that wrote it */
 #define NAMES(X)                                                                                                       \
     X("gate", verdict.gate, tk_gate_name, TK_GATE_WARM_START + 1)                                                      \
+    X("kb_gate", kb_verdict.gate, tk_gate_name, TK_GATE_WARM_START + 1)                                                \
     X("champion_decision", over_champion.decision, tk_decision_name, TK_CANDIDATE + 1)                                 \
     X("kb_decision", over_kb.decision, tk_decision_name, TK_CANDIDATE + 1)                                             \
     X("winner", contest.winner, tk_rival_name, TK_RIVAL_COUNT)                                                         \
     X("phase", phase, tk_phase_name, TK_PHASE_COUNT)
 #define TEXTS(X)                                                                                                       \
     X("gate_reason", verdict.reason)                                                                                   \
+    X("kb_gate_reason", kb_verdict.reason)                                                                             \
+    X("source", source)                                                                                                \
     X("champion_reason", over_champion.reason)                                                                         \
     X("kb_reason", over_kb.reason)                                                                                     \
     X("acceptance_reason", acceptance.reason)

@@ -40,6 +40,7 @@ struct run {
     struct tclfeat_hw feat;
     struct td_train_set set;
     struct td_older older;
+    struct td_peers peers;
     int64_t kb_id;     /* the knowledge base that the job began with; 0 none */
     int64_t watermark; /* newest measurement when it began: none that came later is looked at */
     struct tk_kb *kb;
@@ -192,6 +193,8 @@ static int load(struct run *x, struct tp_err *e)
     rc = td_train_set_load(x->reader, &want, &x->set, e);
     if (rc == 0)
         rc = td_older_load(x->reader, x->hw.family, x->hw.name, want.features, &x->older, e);
+    if (rc == 0)
+        rc = td_peers_load(x->d, x->reader, &x->hw, want.features, &x->peers, e);
     return rc;
 }
 
@@ -228,6 +231,8 @@ static int adapt(struct run *x, struct tp_err *e)
     a.valid = (struct tk_set){x->set.data.ds, x->set.valid, x->set.n_valid};
     a.older = x->older.of;
     a.n_older = x->older.n;
+    a.peers = x->peers.of;
+    a.n_peers = x->peers.n;
     a.keep_kb = x->params.never;
     a.run = (struct tk_run){
         .seed = (uint64_t)x->params.seed, .threads = x->d->threads.train, .progress = progress, .arg = x};
@@ -245,7 +250,7 @@ static int adapt(struct run *x, struct tp_err *e)
 /* ---- texts ---- */
 static const char *start_name(const struct run *x)
 {
-    return tk_adapt_from_kb(&x->s) ? "warm" : "scratch";
+    return tk_adapt_is_warm(&x->s) ? "warm" : "scratch";
 }
 
 static void put_learned(struct tp_buf *b, const struct tk_learned *l)
@@ -261,6 +266,11 @@ static void put_ac_story(struct tp_buf *b, const struct run *x)
 {
     tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"gate\": ", (long long)x->set.watermark);
     td_put_gate(b, &x->s.verdict);
+    tp_buf_puts(b, ", \"source\": ");
+    if (x->s.source[0] != '\0')
+        tp_buf_printf(b, "\"%s\"", x->s.source);
+    else
+        tp_buf_puts(b, "null");
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, &x->s.cl);
     tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"rivals\": ", x->s.from_start ? "true" : "false",
@@ -308,7 +318,7 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     else
         tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
                        : x->params.never ? "\"Only a candidate was asked for.\""
-                       : tk_adapt_from_kb(&x->s) && tk_adapt_few(&x->s)
+                       : tk_adapt_is_warm(&x->s) && tk_adapt_few(&x->s)
                            ? "\"Fewer than 8 tasks were measured: they do not teach.\""
                            : "\"The gate or the rivals keep the two apart.\"");
 }
@@ -340,6 +350,17 @@ static int judge(struct run *x, struct tp_err *e)
     return rc;
 }
 
+/* The model that the AC began with; 0 none. */
+static int64_t parent_of(const struct run *x)
+{
+    if (!tk_adapt_is_warm(&x->s) || x->s.source[0] == '\0')
+        return tk_adapt_is_warm(&x->s) || x->s.from_start ? x->kb_id : 0;
+    for (uint32_t i = 0; i < x->peers.n; i++)
+        if (strcmp(x->peers.name[i], x->s.source) == 0)
+            return x->peers.snapshot[i]->id;
+    return 0; /* a job that went on after a restart, and the peer has gone meanwhile */
+}
+
 static int publish_ac(struct run *x, struct tp_err *e)
 {
     static const char *const state[] = {
@@ -350,7 +371,7 @@ static int publish_ac(struct run *x, struct tp_err *e)
     struct tm_model *m = NULL;
     struct tp_buf b = {0};
     char *training = NULL;
-    int64_t parent = tk_adapt_from_kb(&x->s) || x->s.from_start ? x->kb_id : 0;
+    int64_t parent = parent_of(x);
     bool activate;
     int rc;
 
@@ -447,7 +468,7 @@ static void put_new_kb(struct tp_buf *b, const struct run *x)
 {
     tp_buf_printf(b, "\"mode\": \"adapt\", \"watermark\": %lld, \"decision\": \"%s\", \"gate\": ",
                   (long long)x->set.watermark, x->kb_id == 0 ? "founded" : "accepted");
-    td_put_gate(b, &x->s.verdict);
+    td_put_gate(b, &x->s.kb_verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, x->kb_id == 0 ? &x->s.cl : &x->s.kd);
     tp_buf_puts(b, "}, \"acceptance\": {");
@@ -597,6 +618,7 @@ int td_adapt_run(struct td_daemon *d, struct td_job *j, const struct td_train_pa
     tk_adapt_state_free(&x.s);
     tk_kb_free(x.kb);
     td_older_free(&x.older);
+    td_peers_free(&x.peers);
     td_train_set_free(&x.set);
     free(x.offset);
     free(x.ac_text);

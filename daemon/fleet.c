@@ -214,6 +214,76 @@ int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct
     return rc;
 }
 
+/* ---- peers ---- */
+void td_peers_free(struct td_peers *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        td_registry_release(p->snapshot[i]);
+    *p = (struct td_peers){0};
+}
+
+/* Appends hw's AC, when it has one that can be asked. */
+static int add_peer(struct td_daemon *d, const struct st_hardware *hw, enum tclfeat_set features, struct td_peers *p,
+                    struct tp_err *e)
+{
+    struct td_snapshot *s = NULL;
+    int rc = td_registry_acquire(d->registry, hw->name, hw->family, "ac", &s, e);
+
+    if (rc != 0)
+        return rc == -TP_E_NO_MODEL ? 0 : rc;
+    if (s->model->features != features) {
+        td_registry_release(s);
+        return 0;
+    }
+    memcpy(p->name[p->n], hw->name, sizeof hw->name);
+    p->snapshot[p->n] = s;
+    p->of[p->n] = (struct tk_peer){p->name[p->n], s->model};
+    p->n++;
+    return 0;
+}
+
+struct candidate {
+    const struct st_hardware *hw;
+    double alike;
+};
+
+static int most_alike(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+
+    return x->alike > y->alike ? -1 : x->alike < y->alike ? 1 : strcmp(x->hw->name, y->hw->name);
+}
+
+int td_peers_load(struct td_daemon *d, struct st_reader *r, const struct st_hardware *hw, enum tclfeat_set features,
+                  struct td_peers *out, struct tp_err *e)
+{
+    struct td_members m = {0};
+    struct tclfeat_hw own, other;
+    struct candidate *c = NULL;
+    size_t n = 0;
+    int rc = td_members_list(r, hw->family, NULL, &m, e);
+
+    *out = (struct td_peers){0};
+    if (rc == 0 && (c = tm_alloc(m.n, sizeof *c)) == NULL)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of hardware");
+    td_hardware_feat(hw, &own);
+    for (size_t i = 0; i < m.n && rc == 0; i++) {
+        if (m.v[i].id == hw->id)
+            continue;
+        td_hardware_feat(&m.v[i], &other);
+        c[n++] = (struct candidate){&m.v[i], tk_alike(&own, &other)};
+    }
+    if (n > 0)
+        qsort(c, n, sizeof *c, most_alike);
+    for (size_t i = 0; i < n && out->n < TD_PEERS && rc == 0; i++)
+        rc = add_peer(d, c[i].hw, features, out, e);
+    free(c);
+    td_members_free(&m);
+    if (rc != 0)
+        td_peers_free(out);
+    return rc;
+}
+
 /* ---- transfers ---- */
 
 /* 1: *t was measured, 0: it has no model that can be asked. */

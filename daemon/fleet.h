@@ -2,7 +2,7 @@
 #ifndef TD_FLEET_H
 #define TD_FLEET_H
 
-#include "ckd/phases.h"
+#include "ckd/adapt.h"
 #include "daemon/registry.h"
 #include "daemon/train_parts.h"
 
@@ -32,6 +32,20 @@ void td_older_free(struct td_older *o);
 enum { TD_PROBE_PROGRAMS = 4096 };
 int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed,
                   struct tp_err *e);
+
+/* ---- peers: whose models a hardware may begin with ---- */
+enum { TD_PEERS = 8 };
+struct td_peers {
+    struct tk_peer of[TD_PEERS];
+    struct td_snapshot *snapshot[TD_PEERS];
+    char name[TD_PEERS][ST_ID_MAX + 1];
+    uint32_t n;
+};
+/* The active ACs, of these features, of the TD_PEERS other hardware of hw's family whose descriptors are most like its
+ * own. NO_MEMORY, IO. */
+int td_peers_load(struct td_daemon *d, struct st_reader *r, const struct st_hardware *hw, enum tclfeat_set features,
+                  struct td_peers *out, struct tp_err *e);
+void td_peers_free(struct td_peers *p);
 
 /* ---- transfers ---- */
 /* Asks the active AC of every other hardware of the same kind about measurements in set, by the source gate, and stores

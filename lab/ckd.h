@@ -103,6 +103,7 @@ struct tl_ckd_cell {
     /* of ckd; NaN else */
     double gate, gate_mean, gate_lower, phi_cl, phi_kd, activated, accepted, attempts, from_start;
     double rival; /* that won (enum tk_rival); NaN: there was no contest */
+    double peer;  /* index of the hardware whose AC was begun with; NaN: it was the knowledge base, or nobody */
 };
 void tl_ckd_cell_free(struct tl_ckd_cell *c);
 int tl_ckd_cell_read(const char *path, const char *settings, struct tl_ckd_cell *c);

@@ -20,6 +20,7 @@
     X(accepted)                                                                                                        \
     X(attempts)                                                                                                        \
     X(rival)                                                                                                           \
+    X(peer)                                                                                                            \
     X(from_start)
 #define ARRAYS(X)                                                                                                      \
     X(pairwise)                                                                                                        \

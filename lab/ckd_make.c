@@ -214,6 +214,7 @@ static struct tl_ckd_cell fresh(const struct tl_ckd_here *k)
                                 .accepted = NAN,
                                 .attempts = NAN,
                                 .rival = NAN,
+                                .peer = NAN,
                                 .from_start = NAN};
 }
 
@@ -317,10 +318,17 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
     return rc;
 }
 
-/* CKD as the daemon does it, but that the whole of what was measured of older hardware is its probe set.
- * *next: the knowledge base from now on (a copy of kb when it learned nothing). */
-int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is_plain, struct tk_kb **next,
-                    struct tm_model **ac, struct tl_ckd_cell *c, struct tp_err *e)
+void tl_ckd_made_free(struct tl_ckd_made *m)
+{
+    tk_kb_free(m->kb);
+    tk_kb_free(m->serves);
+    tm_model_free(m->teacher);
+    *m = (struct tl_ckd_made){0};
+}
+
+/* CKD as the daemon does it, but that the whole of what was measured of older hardware is its probe set. */
+int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is_plain, struct tl_ckd_made *out,
+                    struct tl_ckd_cell *c, struct tp_err *e)
 {
     const struct tl_ckd_hardware *h = &k->d->hw[k->target];
     struct tk_adapt a;
@@ -337,6 +345,8 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     a.valid = set_of(h, k->valid, k->n_valid);
     a.older = k->known;
     a.n_older = k->target;
+    a.peers = k->peer;
+    a.n_peers = k->n_peers;
     a.scratch = k->o->scratch;
     a.cl = k->o->cl;
     a.kd = k->o->kd;
@@ -367,20 +377,25 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     c->attempts = s.attempts;
     c->from_start = s.from_start;
     c->rival = s.contest.tasks ? (double)s.contest.winner : NAN;
+    for (uint32_t i = 0; i < k->target; i++)
+        if (strcmp(s.source, k->d->hw[i].name) == 0)
+            c->peer = i;
     c->bytes = model_bytes(s.ac);
-    *next = s.new_kb ? s.new_kb : tk_kb_clone(kb);
+    struct tl_ckd_made made = {.kb = s.new_kb ? s.new_kb : tk_kb_clone(kb)};
     s.new_kb = NULL;
-    if (!*next)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
     /* what serves the target: its AC, or the knowledge base while the AC is only a candidate */
+    made.serves = tk_kb_new(tm_model_clone(related && !s.activated ? kb->model : s.ac), h->kind);
+    rc = made.kb && made.serves ? score_all(k, made.serves->model, TL_CKD_AC, c, e)
+                                : tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
     if (rc == 0)
-        rc = score_all(k, related && !s.activated ? kb->model : s.ac, TL_CKD_AC, c, e);
-    if (rc == 0)
-        rc = score_all(k, (*next)->model, TL_CKD_KB, c, e);
-    if (rc == 0 && ac) {
-        *ac = s.activated && tk_adapt_from_kb(&s) ? s.ac : NULL;
-        s.ac = *ac ? NULL : s.ac;
+        rc = score_all(k, made.kb->model, TL_CKD_KB, c, e);
+    if (s.activated && tk_adapt_is_warm(&s) && s.kb_verdict.gate != TK_GATE_SCRATCH) {
+        made.teacher = s.ac;
+        s.ac = NULL;
     }
+    if (rc)
+        tl_ckd_made_free(&made);
+    *out = made;
 out:
     tk_adapt_state_free(&s);
     return rc;

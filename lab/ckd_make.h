@@ -16,6 +16,8 @@ struct tl_ckd_here {
     size_t n, n_train, n_valid;
     struct tk_older known[TL_CKD_HARDWARE]; /* [target] what was measured of the hardware before: all of a source, the
                                                random share of an earlier target. Its programs are owned */
+    struct tk_peer peer[TL_CKD_HARDWARE];   /* whom ckd may begin with beside the knowledge base */
+    uint32_t n_peers;
 };
 
 bool tl_ckd_plain(enum tl_ckd_method m); /* of the ablation, without Mamba */
@@ -51,10 +53,15 @@ int tl_ckd_make_single(const struct tl_ckd_here *k, enum tl_ckd_method method, c
 /* From initial weights of the sources (ckd/meta.h), kept or made. */
 int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e);
 int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e);
-/* CKD as the daemon does it. *next: the knowledge base from now on (a copy of kb when it learned nothing); *ac (ac may
- * be NULL): the AC if it may teach, else NULL. */
-int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is_plain, struct tk_kb **next,
-                    struct tm_model **ac, struct tl_ckd_cell *c, struct tp_err *e);
+/* CKD as the daemon does it. Out, the caller's; NULL where there is none: */
+struct tl_ckd_made {
+    struct tk_kb *kb;         /* from now on; a copy of the old one when it learned nothing */
+    struct tk_kb *serves;     /* what answers for the target */
+    struct tm_model *teacher; /* the AC, if it may teach */
+};
+void tl_ckd_made_free(struct tl_ckd_made *m);
+int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is_plain, struct tl_ckd_made *out,
+                    struct tl_ckd_cell *c, struct tp_err *e);
 /* The same AC (NULL: there is none that may teach) and nothing that holds the knowledge base back. */
 int tl_ckd_make_no_ewc(const struct tl_ckd_here *k, const struct tk_kb *kb, const struct tm_model *ac,
                        struct tk_kb **next, struct tl_ckd_cell *c, struct tp_err *e);

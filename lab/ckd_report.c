@@ -324,6 +324,8 @@ static int gate_row(struct source *s, const void *arg, struct tp_buf *b)
         const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
         tp_buf_printf(b, "%s%s", seed ? ", " : " ",
                       c->done && !isnan(c->rival) ? tk_rival_name((enum tk_rival)c->rival) : "none");
+        if (c->done && !isnan(c->peer))
+            tp_buf_printf(b, " (%s)", s->r->o->transfer[s->transfer].hardware[(uint32_t)c->peer]);
     }
     tp_buf_puts(b, " |");
     put_plain(b, 3, NUMBER(s, gate_mean));

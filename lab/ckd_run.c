@@ -125,6 +125,8 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
         put_phase(&b, "kd", &o->kd);
         tp_buf_printf(&b, ", folds %d, committee %g, drop %g %g, known by share, pairs of both", (int)TK_FOLDS,
                       TK_COMMITTEE_BETA, TK_TOP1_DROP, TK_PAIRWISE_DROP);
+        if (k->hop > 0)
+            tp_buf_puts(&b, ", peers");
     }
     if (by & TL_CKD_BY_RDU) {
         struct ts_opts s;
@@ -198,6 +200,7 @@ static void tell(const struct tl_ckd_here *k, enum tl_ckd_method m, const struct
 /* How far the ways of learning have come within a transfer, budget and seed. */
 struct line {
     struct tk_kb *kb, *no_ewc, *tuned, *plain, *all;
+    struct tk_kb *serves[TL_CKD_HARDWARE]; /* [hardware] its model, by ckd; NULL: it has none of its own */
 };
 
 static void replace(struct tk_kb **old, struct tk_kb *new)
@@ -251,27 +254,46 @@ static struct tl_ckd_cell *at(const struct place *p, const struct tl_ckd_here *k
     return tl_ckd_at(p->r, p->transfer, k->hop, m, p->budget, p->seed);
 }
 
-static int distilled(const struct tl_ckd_here *k, const struct place *p, struct line *line, struct tp_err *e)
+static void set_peers(struct tl_ckd_here *k, const struct line *line)
+{
+    k->n_peers = 0;
+    for (uint32_t h = 0; h < k->target; h++)
+        if (line->serves[h])
+            k->peer[k->n_peers++] = (struct tk_peer){k->d->hw[h].name, line->serves[h]->model};
+}
+
+static int distilled(struct tl_ckd_here *k, const struct place *p, struct line *line, struct tp_err *e)
 {
     const bool wants = tl_ckd_wants(k->o, TL_CKD_CKD), without = tl_ckd_wants(k->o, TL_CKD_NO_EWC);
+    const bool more = k->target + 1 < k->d->transfer->n;
     struct tl_ckd_cell *c = at(p, k, TL_CKD_CKD), *n = at(p, k, TL_CKD_NO_EWC);
-    struct tm_model *ac = NULL;
-    struct tk_kb *next = NULL, *next_free = NULL;
-    if ((!wants && !without) || (kept(k, TL_CKD_CKD, "ckd kb", &line->kb, c) &&
-                                 (!without || kept(k, TL_CKD_NO_EWC, "free kb", &line->no_ewc, n))))
+    struct tl_ckd_made made = {0};
+    struct tk_kb *next_free = NULL, **serves = &line->serves[k->target];
+    if (!wants && !without)
+        return 0;
+    if (more && !*serves)
+        *serves = tl_ckd_load_kb(k, "ckd serves", made_by(k, TL_CKD_CKD));
+    if ((!more || *serves) && kept(k, TL_CKD_CKD, "ckd kb", &line->kb, c) &&
+        (!without || kept(k, TL_CKD_NO_EWC, "free kb", &line->no_ewc, n)))
         return 0;
     tl_ckd_cell_free(c);
     tl_ckd_cell_free(n);
-    int rc = tl_ckd_make_ckd(k, line->kb, false, &next, &ac, c, e);
+    set_peers(k, line);
+    int rc = tl_ckd_make_ckd(k, line->kb, false, &made, c, e);
     if (rc == 0)
-        rc = keep(k, TL_CKD_CKD, "ckd kb", next, c, e);
-    if (rc == 0 && without && (rc = tl_ckd_make_no_ewc(k, line->no_ewc, ac, &next_free, n, e)) == 0)
+        rc = keep(k, TL_CKD_CKD, "ckd kb", made.kb, c, e);
+    if (rc == 0 && more)
+        rc = tl_ckd_save_kb(k, "ckd serves", made_by(k, TL_CKD_CKD), made.serves, e);
+    if (rc == 0 && without && (rc = tl_ckd_make_no_ewc(k, line->no_ewc, made.teacher, &next_free, n, e)) == 0)
         rc = keep(k, TL_CKD_NO_EWC, "free kb", next_free, n, e);
-    tm_model_free(ac);
-    if (next)
-        replace(&line->kb, next);
+    if (made.kb) {
+        replace(&line->kb, made.kb);
+        replace(serves, made.serves);
+        made.kb = made.serves = NULL;
+    }
     if (next_free)
         replace(&line->no_ewc, next_free);
+    tl_ckd_made_free(&made);
     return rc;
 }
 
@@ -279,22 +301,27 @@ static int ablated(struct tl_ckd_here *k, const struct place *p, enum tl_ckd_met
                    struct tp_err *e)
 {
     const bool with_kb = m == TL_CKD_PLAIN_CKD || m == TL_CKD_ALL;
-    struct tk_kb **kb = m == TL_CKD_ALL ? &line->all : &line->plain, *next = NULL;
+    struct tk_kb **kb = m == TL_CKD_ALL ? &line->all : &line->plain;
+    struct tl_ckd_made made = {0};
     struct tl_ckd_cell *c = at(p, k, m);
     if (!tl_ckd_wants(k->o, m) || kept(k, m, with_kb ? tl_ckd_method_name(m) : NULL, kb, c))
         return 0;
+    k->n_peers = 0;
     int rc = tl_ckd_choose_random(k, e);
     if (rc == 0 && (m == TL_CKD_PLAIN_RDU || m == TL_CKD_ALL))
         rc = tl_ckd_choose_rdu(k, m == TL_CKD_ALL ? *kb : NULL, e);
     if (rc == 0)
         rc = tl_ckd_keep_parts(k, e);
     if (rc == 0)
-        rc = with_kb ? tl_ckd_make_ckd(k, *kb, m == TL_CKD_PLAIN_CKD, &next, NULL, c, e)
+        rc = with_kb ? tl_ckd_make_ckd(k, *kb, m == TL_CKD_PLAIN_CKD, &made, c, e)
                      : tl_ckd_make_single(k, m, NULL, NULL, c, e);
     if (rc == 0)
-        rc = keep(k, m, with_kb ? tl_ckd_method_name(m) : NULL, next, c, e);
-    if (next)
-        replace(kb, next);
+        rc = keep(k, m, with_kb ? tl_ckd_method_name(m) : NULL, made.kb, c, e);
+    if (made.kb) {
+        replace(kb, made.kb);
+        made.kb = NULL;
+    }
+    tl_ckd_made_free(&made);
     return rc;
 }
 
@@ -349,6 +376,8 @@ static void line_free(struct line *l)
     tk_kb_free(l->tuned);
     tk_kb_free(l->plain);
     tk_kb_free(l->all);
+    for (uint32_t h = 0; h < TL_CKD_HARDWARE; h++)
+        tk_kb_free(l->serves[h]);
 }
 
 static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
@@ -366,8 +395,9 @@ static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
         rc = tl_ckd_source_kb(k, false, &line.kb, e);
     if (rc == 0 && any_plain(k->o))
         rc = tl_ckd_source_kb(k, true, &line.plain, e);
-    if (rc == 0 && (!(line.no_ewc = tk_kb_clone(line.kb)) || !(line.tuned = tk_kb_clone(line.kb)) ||
-                    !(line.all = tk_kb_clone(line.kb))))
+    if (rc == 0 &&
+        (!(line.no_ewc = tk_kb_clone(line.kb)) || !(line.tuned = tk_kb_clone(line.kb)) ||
+         !(line.all = tk_kb_clone(line.kb)) || (t->n_sources == 1 && !(line.serves[0] = tk_kb_clone(line.kb)))))
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for knowledge bases");
     for (k->hop = 0; k->target < t->n && rc == 0; k->hop++, k->target++) {
         const size_t n = k->d->hw[k->target].split.n_train;

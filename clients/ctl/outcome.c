@@ -41,12 +41,18 @@ static void print_who_answers(const json_t *r, const char *hw, bool adapt)
 static void print_rivals(const json_t *r)
 {
     const json_t *q = tc_at(r, "/rivals/quality");
-    const char *winner = tc_str(r, "/rivals/winner"), *own = winner, *why = tc_str(r, "/against_kb/reason");
+    const char *winner = tc_str(r, "/rivals/winner"), *own = winner, *why = tc_str(r, "/against_kb/reason"),
+               *source = tc_str(r, "/source");
     double kb = tc_num(q, "/kb"), trained;
 
     if (is(winner, "kb"))
         own = json_is_number(tc_at(q, "/quarter")) ? "quarter" : "scratch";
     trained = own ? json_number_value(json_object_get(q, own)) : (double)NAN;
+    if (source && winner && !isnan(kb)) { /* the AC of another hardware stands where the knowledge base would */
+        printf("  it began with the model of %s: quality on %lld held-out tasks %.3f, after training %.3f%s\n", source,
+               (long long)tc_int(r, "/rivals/tasks", 0), kb, trained, is(winner, "kb") ? ": kept as it was" : "");
+        return;
+    }
     if (!winner || isnan(kb)) {
         if (why && *why)
             printf("  against the knowledge base: %s\n", why);

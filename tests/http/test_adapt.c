@@ -145,6 +145,7 @@ START_TEST(related_hardware_starts_from_what_is_known_and_gives_back)
     ck_assert_str_eq(tc_str(job, "/params/mode"), "adapt");
     ck_assert_str_eq(tc_str(job, "/result/gate/decision"), "warm");
     ck_assert_str_eq(tc_str(job, "/result/start"), "warm");
+    ck_assert(json_is_null(tc_at(job, "/result/source"))); /* one's model is no better than what it has founded */
     ck_assert(tc_num(job, "/result/gate/lower") >= 0.7);
     ck_assert(json_is_object(tc_at(job, "/result/against_kb")));
     ck_assert_int_gt(tc_int(job, "/result/rivals/tasks", 0), 1);
@@ -203,6 +204,29 @@ START_TEST(knowledge_that_does_not_help_is_kept_out)
     struct bb_reply *r = bb_get("/v1/hardware/mirror/similar");
     ck_assert(json_is_false(tc_at(r->json, "/items/0/recommended")));
     ck_assert(json_is_number(tc_at(r->json, "/items/0/measured_transfer_gain")));
+}
+END_TEST
+
+/* The family's knowledge was refused, but a machine like this one has a model of its own. */
+START_TEST(another_machine_of_the_same_kind_begins_with_the_first_ones_model)
+{
+    int64_t before = kb_of("fam");
+    put("mirror-2", "fam", "llvm -mcpu=core-avx2", NULL);
+    struct bb_text t = reversed(0, TASKS);
+    bb_status(bb_lines(t.p, t.n, "/v1/hardware/mirror-2/measurements"), 200);
+    json_t *job = bb_train("mirror-2", QUICK);
+    ck_assert_str_eq(tc_str(job, "/result/source"), "mirror");
+    ck_assert_str_eq(tc_str(job, "/result/start"), "warm");
+    ck_assert_ptr_nonnull(strstr(tc_str(job, "/result/gate/reason"), "mirror"));
+    ck_assert_str_eq(tc_str(job, "/result/decision"), "activated");
+    ck_assert_str_eq(tc_str(job, "/result/kb/decision"), "untouched");
+    ck_assert_int_eq(kb_of("fam"), before);
+    struct bb_reply *first = bb_get("/v1/hardware/mirror");
+    int64_t model = tc_int(first->json, "/active_model", 0);
+    struct bb_reply *r = bb_get("/v1/models/%lld", (long long)tc_int(job, "/result/model", 0));
+    ck_assert_int_gt(model, 0);
+    ck_assert_int_eq(tc_int(r->json, "/parents/0", 0), model);
+    ck_assert_str_eq(tc_str(r->json, "/metrics/source"), "mirror");
 }
 END_TEST
 
@@ -366,6 +390,7 @@ int main(void)
     tcase_add_test(tc, related_hardware_starts_from_what_is_known_and_gives_back);
     tcase_add_test(tc, similar_hardware_is_measured_by_the_gate);
     tcase_add_test(tc, knowledge_that_does_not_help_is_kept_out);
+    tcase_add_test(tc, another_machine_of_the_same_kind_begins_with_the_first_ones_model);
     tcase_add_test(tc, pretraining_makes_a_knowledge_base_of_several_sources);
     tcase_add_test(tc, pretraining_is_bound_by_hardware_that_is_no_source);
     tcase_add_test(tc, a_candidate_knowledge_base_is_activated_and_rolled_back);

@@ -138,7 +138,7 @@ START_TEST(hardware_that_was_measured_on_few_tasks_teaches_nobody)
     j.adapt.valid.n = n_valid;
     ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
     ck_assert_uint_eq(s.verdict.concordance.tasks, 6);
-    ck_assert(tk_adapt_few(&s) && tk_adapt_from_kb(&s) && s.activated);
+    ck_assert(tk_adapt_few(&s) && tk_adapt_is_warm(&s) && s.activated);
     ck_assert_int_eq(s.attempts, 0);
     ck_assert_ptr_null(s.new_kb);
     tk_adapt_state_free(&s);
@@ -159,6 +159,87 @@ START_TEST(bad_knowledge_is_kept_out_both_ways)
     ck_assert_int_eq(s.attempts, 0);
     ck_assert_double_gt(toy_pairwise(s.ac, &j.b), 0.6);
     tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+/* A model of the second hardware, from other programs than j->b's. */
+static struct tm_model *model_of_second(const struct job *j)
+{
+    struct toy c;
+    toy_init_wide(&c, true, 3, (uint32_t)j->b.ds.cols, (uint32_t)j->b.ds.summary_cols);
+    struct tk_kb *kb = toy_kb(&c, 10);
+    struct tm_model *m = tm_model_clone(kb->model);
+    ck_assert_ptr_nonnull(m);
+    tk_kb_free(kb);
+    toy_free(&c);
+    return m;
+}
+
+/* The knowledge base is of other hardware; a fleet's machine of the same kind has an AC. */
+START_TEST(who_resembles_another_hardware_more_begins_with_its_model)
+{
+    struct job j;
+    struct tk_adapt_state alone = {0}, s = {0};
+    struct tp_err e;
+    job_init(&j, false);
+    struct tm_model *twin = model_of_second(&j);
+    const struct tk_peer peers[] = {{"other", j.kb->model}, {"twin", twin}};
+    ck_assert_msg(tk_adapt(&j.adapt, &alone, &e) == 0, "%s", e.detail);
+    j.adapt.peers = peers;
+    j.adapt.n_peers = 2;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_str_eq(s.source, "twin");
+    ck_assert_int_ne(s.verdict.gate, TK_GATE_SCRATCH);
+    ck_assert_int_eq(s.kb_verdict.gate, TK_GATE_SCRATCH);
+    ck_assert_ptr_nonnull(strstr(s.verdict.reason, "twin"));
+    ck_assert(s.activated && tk_adapt_is_warm(&s));
+    ck_assert_double_gt(toy_pairwise(s.ac, &j.b), toy_pairwise(alone.ac, &j.b) - 0.01);
+    ck_assert(s.attempts == 0 && !s.new_kb); /* what the gate has refused learns nothing by a detour */
+    tk_adapt_state_free(&alone);
+    tk_adapt_state_free(&s);
+    tm_model_free(twin);
+    job_free(&j);
+}
+END_TEST
+
+START_TEST(a_peer_that_is_not_surely_better_is_left_alone)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    const struct tk_peer same = {"same", j.kb->model};
+    j.adapt.peers = &same;
+    j.adapt.n_peers = 1;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_str_eq(s.source, "");
+    ck_assert_str_eq(s.verdict.reason, s.kb_verdict.reason);
+    ck_assert(s.activated && s.new_kb);
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
+/* A peer's model on which training does no good: it serves as it is, calibrated for this hardware. */
+START_TEST(a_peer_that_cannot_be_bettered_serves_as_it_is)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, false);
+    struct tm_model *twin = model_of_second(&j);
+    const struct tk_peer peer = {"twin", twin};
+    j.adapt.peers = &peer;
+    j.adapt.n_peers = 1;
+    j.adapt.cl.train.lr = 10; /* spoils whatever it touches */
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_str_eq(s.source, "twin");
+    ck_assert_int_eq(s.contest.winner, TK_RIVAL_KB);
+    ck_assert_mem_eq(s.ac->w, twin->w, twin->n * sizeof *twin->w);
+    ck_assert(s.activated);
+    tk_adapt_state_free(&s);
+    tm_model_free(twin);
     job_free(&j);
 }
 END_TEST
@@ -416,6 +497,42 @@ START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
 }
 END_TEST
 
+/* Between the gate's verdict and the training the peer may be removed: then the gate is asked again. */
+START_TEST(a_job_whose_peer_has_gone_asks_the_gate_again)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    char dir[] = "/tmp/adapt-XXXXXX";
+    struct saver k = {dir, 1};
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    job_init(&j, false);
+    struct tm_model *twin = model_of_second(&j);
+    const struct tk_peer peer = {"twin", twin};
+    j.adapt.peers = &peer;
+    j.adapt.n_peers = 1;
+    j.adapt.checkpoint = save;
+    j.adapt.checkpoint_arg = &k;
+    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_INTERRUPTED);
+    tk_adapt_state_free(&s);
+    ck_assert_int_eq(tk_adapt_load(dir, &s, &e), 1);
+    ck_assert_int_eq(s.phase, TK_PHASE_LEARN);
+    ck_assert_str_eq(s.source, "twin");
+    ck_assert_int_eq(s.kb_verdict.gate, TK_GATE_SCRATCH);
+    j.adapt.checkpoint = NULL;
+    j.adapt.n_peers = 0;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_str_eq(s.source, "");
+    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+    ck_assert(s.activated);
+    files_in(dir, true);
+    rmdir(dir);
+    tk_adapt_state_free(&s);
+    tm_model_free(twin);
+    job_free(&j);
+}
+END_TEST
+
 /* Load a folder whose state.json is `text`. */
 static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *e)
 {
@@ -432,8 +549,8 @@ static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *
 }
 
 #define STATE(gate, winner)                                                                                            \
-    "{\"phase\": \"judge\", \"gate\": " gate                                                                           \
-    ", \"champion_decision\": \"activated\", \"kb_decision\": \"activated\", \"winner\": " winner
+    "{\"phase\": \"judge\", \"gate\": " gate ", \"kb_gate\": \"warm\", \"champion_decision\": \"activated\", "         \
+                                             "\"kb_decision\": \"activated\", \"winner\": " winner
 
 START_TEST(a_state_that_is_damaged_is_refused)
 {
@@ -473,7 +590,8 @@ START_TEST(a_contest_with_a_committee_ends_the_same_however_it_is_run)
     job_init_wide(&j);
     for (int threads = 1; threads <= 2; threads++) {
         struct tk_adapt_state s = {.phase = TK_PHASE_LEARN,
-                                   .verdict = {.gate = TK_GATE_UNSURE, .concordance.tasks = TK_PROBE_TASKS}},
+                                   .verdict = {.gate = TK_GATE_UNSURE, .concordance.tasks = TK_PROBE_TASKS},
+                                   .kb_verdict.gate = TK_GATE_UNSURE},
                               again = {0};
         struct saver k = {dir, 1};
         j.adapt.run.threads = threads;
@@ -631,6 +749,10 @@ int main(void)
     tcase_add_test(c, results_do_not_depend_on_the_number_of_threads);
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
+    tcase_add_test(c, who_resembles_another_hardware_more_begins_with_its_model);
+    tcase_add_test(c, a_peer_that_is_not_surely_better_is_left_alone);
+    tcase_add_test(c, a_peer_that_cannot_be_bettered_serves_as_it_is);
+    tcase_add_test(c, a_job_whose_peer_has_gone_asks_the_gate_again);
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
     tcase_add_test(c, older_hardware_may_lose_little_of_either_figure);
     tcase_add_test(c, a_job_of_another_version_begins_again);
