@@ -50,7 +50,7 @@ static int ask(const struct tk_adapt *a, const struct tk_peer *p, const struct t
 {
     struct tk_verdict v;
     const double best = s->verdict.concordance.lower, kb = s->kb_verdict.concordance.mean;
-    int rc = tk_gate_model(p->model, a->kind, a->kind, on, &a->run, &v, e);
+    int rc = tk_gate_model(p->model, p->kind, a->kind, on, &a->run, &v, e);
     if (rc || v.gate == TK_GATE_SCRATCH || v.concordance.lower <= kb || (s->source[0] && v.concordance.lower <= best))
         return rc;
     s->verdict = v;

@@ -31,10 +31,11 @@ const char *tk_phase_name(enum tk_phase p);
 enum { TK_ATTEMPTS = 2, TK_PEER_NAME = 80 };
 #define TK_LAMBDA_FACTOR 3.0
 
-/* Another hardware of the same kind that has an AC, of the same features. */
+/* Another hardware that has an AC, of the same features. One of another kind is never begun with. */
 struct tk_peer {
     const char *name; /* "" is nobody's */
     const struct tm_model *model;
+    enum tp_target_kind kind;
 };
 
 struct tk_adapt_state;

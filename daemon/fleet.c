@@ -227,17 +227,19 @@ static int add_peer(struct td_daemon *d, const struct st_hardware *hw, enum tclf
                     struct tp_err *e)
 {
     struct td_snapshot *s = NULL;
+    struct tclfeat_hw feat;
     int rc = td_registry_acquire(d->registry, hw->name, hw->family, "ac", &s, e);
 
     if (rc != 0)
         return rc == -TP_E_NO_MODEL ? 0 : rc;
+    td_hardware_feat(hw, &feat);
     if (s->model->features != features) {
         td_registry_release(s);
         return 0;
     }
     memcpy(p->name[p->n], hw->name, sizeof hw->name);
     p->snapshot[p->n] = s;
-    p->of[p->n] = (struct tk_peer){p->name[p->n], s->model};
+    p->of[p->n] = (struct tk_peer){p->name[p->n], s->model, feat.kind};
     p->n++;
     return 0;
 }

@@ -31,7 +31,7 @@ int tl_ckd_transfer_parse(const char *text, struct tl_ckd_transfer *t, struct tp
 #define TL_CKD_METHODS(X)                                                                                              \
     X(ZERO, "zero-shot", "the sources' knowledge base, untouched")                                                     \
     X(SCRATCH, "scratch", "the target's programs alone")                                                               \
-    X(COLD, "cold start", "the same, from initial weights that are meta-learned on the sources")                       \
+    X(COLD, "cold start", "the same, from initial weights that are meta-learned on the sources; ckd may use them")     \
     X(TUNE, "fine-tune", "from the knowledge base's weights, no teacher")                                              \
     X(MTL, "multi-task", "sources and target together, a head for each")                                               \
     X(CKD, "ckd", "gate, CL phase, champion, KD phase")                                                                \

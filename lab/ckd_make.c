@@ -275,15 +275,34 @@ static int initial_weights(const struct tl_ckd_here *k, struct tk_kb **out, stru
     return rc;
 }
 
-int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e)
+/* The sources' initial weights, kept or made. */
+static int source_start(const struct tl_ckd_here *k, struct tk_kb **start, struct tp_err *e)
 {
     struct tl_ckd_here source = *k;
     source.hop = 0; /* budget 0: whatever the target, as the knowledge base of the sources */
     source.budget = 0;
-    struct tk_kb *start = tl_ckd_load_kb(&source, "start", TL_CKD_BY_META);
     int rc = 0;
-    if (!start && (rc = initial_weights(k, &start, e)) == 0)
-        rc = tl_ckd_save_kb(&source, "start", TL_CKD_BY_META, start, e);
+    if (!(*start = tl_ckd_load_kb(&source, "start", TL_CKD_BY_META)) && (rc = initial_weights(k, start, e)) == 0)
+        rc = tl_ckd_save_kb(&source, "start", TL_CKD_BY_META, *start, e);
+    return rc;
+}
+
+int tl_ckd_source_start(const struct tl_ckd_here *k, struct tk_kb *kb, struct tp_err *e)
+{
+    struct tk_kb *start = NULL;
+    int rc = source_start(k, &start, e);
+    if (rc == 0 && !(kb->start = tm_alloc(kb->model->n, sizeof *kb->start)))
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for initial weights");
+    if (rc == 0)
+        memcpy(kb->start, start->model->w, kb->model->n * sizeof *kb->start);
+    tk_kb_free(start);
+    return rc;
+}
+
+int tl_ckd_make_cold(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct tp_err *e)
+{
+    struct tk_kb *start = NULL;
+    int rc = source_start(k, &start, e);
     if (rc == 0)
         rc = make_single(k, TL_CKD_COLD, NULL, start->model->w, NULL, c, e);
     tk_kb_free(start);

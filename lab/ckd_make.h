@@ -39,6 +39,8 @@ int tl_ckd_save_kb(const struct tl_ckd_here *k, const char *what, unsigned by, c
 int tl_ckd_know(struct tl_ckd_here *k, uint32_t h, const uint32_t *programs, size_t n, struct tp_err *e);
 /* The knowledge base of the transfer's sources, which are known, kept or made. */
 int tl_ckd_source_kb(const struct tl_ckd_here *k, bool is_plain, struct tk_kb **out, struct tp_err *e);
+/* Adds the sources' initial weights (ckd/meta.h), kept or made, to their knowledge base, which has none. */
+int tl_ckd_source_start(const struct tl_ckd_here *k, struct tk_kb *kb, struct tp_err *e);
 
 /* Set sample and n: a random share of every task; as many programs by the sampler, which looks through kb (NULL: at
  * rows). Then train and valid. */

@@ -127,6 +127,8 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
                       TK_COMMITTEE_BETA, TK_TOP1_DROP, TK_PAIRWISE_DROP);
         if (k->hop > 0)
             tp_buf_puts(&b, ", peers");
+        if (tl_ckd_wants(o, TL_CKD_COLD) && strcmp(what, "kb") != 0)
+            tp_buf_puts(&b, ", start");
     }
     if (by & TL_CKD_BY_RDU) {
         struct ts_opts s;
@@ -259,7 +261,7 @@ static void set_peers(struct tl_ckd_here *k, const struct line *line)
     k->n_peers = 0;
     for (uint32_t h = 0; h < k->target; h++)
         if (line->serves[h])
-            k->peer[k->n_peers++] = (struct tk_peer){k->d->hw[h].name, line->serves[h]->model};
+            k->peer[k->n_peers++] = (struct tk_peer){k->d->hw[h].name, line->serves[h]->model, k->d->hw[h].kind};
 }
 
 static int distilled(struct tl_ckd_here *k, const struct place *p, struct line *line, struct tp_err *e)
@@ -393,6 +395,8 @@ static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
         rc = tl_ckd_know(k, h, k->d->hw[h].split.train, k->d->hw[h].split.n_train, e);
     if (rc == 0)
         rc = tl_ckd_source_kb(k, false, &line.kb, e);
+    if (rc == 0 && tl_ckd_wants(k->o, TL_CKD_COLD))
+        rc = tl_ckd_source_start(k, line.kb, e);
     if (rc == 0 && any_plain(k->o))
         rc = tl_ckd_source_kb(k, true, &line.plain, e);
     if (rc == 0 &&

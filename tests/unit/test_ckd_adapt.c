@@ -184,7 +184,7 @@ START_TEST(who_resembles_another_hardware_more_begins_with_its_model)
     struct tp_err e;
     job_init(&j, false);
     struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peers[] = {{"other", j.kb->model}, {"twin", twin}};
+    const struct tk_peer peers[] = {{"other", j.kb->model, TP_TARGET_GPU}, {"twin", twin, TP_TARGET_GPU}};
     ck_assert_msg(tk_adapt(&j.adapt, &alone, &e) == 0, "%s", e.detail);
     j.adapt.peers = peers;
     j.adapt.n_peers = 2;
@@ -203,13 +203,37 @@ START_TEST(who_resembles_another_hardware_more_begins_with_its_model)
 }
 END_TEST
 
+START_TEST(a_peer_of_another_kind_is_never_begun_with)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, false);
+    struct tm_model *twin = model_of_second(&j); /* right about everything, but a CPU's */
+    const struct tk_peer peer = {"twin", twin, TP_TARGET_CPU};
+    const struct tm_hyper h = toy_hyper();
+    j.adapt.scratch.hyper = &h;
+    j.adapt.peers = &peer;
+    j.adapt.n_peers = 1;
+    for (int without_kb = 0; without_kb < 2; without_kb++) {
+        j.adapt.kb = without_kb ? NULL : j.kb;
+        ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+        ck_assert_str_eq(s.source, "");
+        ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
+        tk_adapt_state_free(&s);
+    }
+    tm_model_free(twin);
+    job_free(&j);
+}
+END_TEST
+
 START_TEST(a_peer_that_is_not_surely_better_is_left_alone)
 {
     struct job j;
     struct tk_adapt_state s = {0};
     struct tp_err e;
     job_init(&j, true);
-    const struct tk_peer same = {"same", j.kb->model};
+    const struct tk_peer same = {"same", j.kb->model, TP_TARGET_GPU};
     j.adapt.peers = &same;
     j.adapt.n_peers = 1;
     ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
@@ -229,7 +253,7 @@ START_TEST(a_peer_that_cannot_be_bettered_serves_as_it_is)
     struct tp_err e;
     job_init(&j, false);
     struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin};
+    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU};
     j.adapt.peers = &peer;
     j.adapt.n_peers = 1;
     j.adapt.cl.train.lr = 10; /* spoils whatever it touches */
@@ -508,7 +532,7 @@ START_TEST(a_job_whose_peer_has_gone_asks_the_gate_again)
     ck_assert_ptr_nonnull(mkdtemp(dir));
     job_init(&j, false);
     struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin};
+    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU};
     j.adapt.peers = &peer;
     j.adapt.n_peers = 1;
     j.adapt.checkpoint = save;
@@ -550,7 +574,7 @@ static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *
 
 #define STATE(gate, winner)                                                                                            \
     "{\"phase\": \"judge\", \"gate\": " gate ", \"kb_gate\": \"warm\", \"champion_decision\": \"activated\", "         \
-                                             "\"kb_decision\": \"activated\", \"winner\": " winner
+    "\"kb_decision\": \"activated\", \"winner\": " winner
 
 START_TEST(a_state_that_is_damaged_is_refused)
 {
@@ -750,6 +774,7 @@ int main(void)
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
     tcase_add_test(c, who_resembles_another_hardware_more_begins_with_its_model);
+    tcase_add_test(c, a_peer_of_another_kind_is_never_begun_with);
     tcase_add_test(c, a_peer_that_is_not_surely_better_is_left_alone);
     tcase_add_test(c, a_peer_that_cannot_be_bettered_serves_as_it_is);
     tcase_add_test(c, a_job_whose_peer_has_gone_asks_the_gate_again);
