@@ -44,20 +44,25 @@ static const struct tm_model *kb_model(const struct tk_adapt *a)
 }
 
 /* May this peer take the place of whom the AC would begin with? It must be right about more than that one, and than the
- * knowledge base, which has seen more hardware, surely. */
+ * knowledge base, which has seen more hardware, surely: so never on a small probe. */
 static int ask(const struct tk_adapt *a, const struct tk_peer *p, const struct tk_set *on, struct tk_adapt_state *s,
                struct tp_err *e)
 {
     struct tk_verdict v;
     const double best = s->verdict.concordance.lower, kb = s->kb_verdict.concordance.mean;
     int rc = tk_gate_model(p->model, p->kind, a->kind, on, &a->run, &v, e);
-    if (rc || v.gate == TK_GATE_SCRATCH || v.concordance.lower <= kb || (s->source[0] && v.concordance.lower <= best))
+    if (rc || v.gate == TK_GATE_SCRATCH || !tk_probe_tells(&v.concordance) || v.concordance.lower <= kb ||
+        (s->source[0] && v.concordance.lower <= best))
         return rc;
     s->verdict = v;
     snprintf(s->source, sizeof s->source, "%s", p->name);
+    s->source_id = p->id;
+    char than[32] = "";
+    if (!isnan(kb))
+        snprintf(than, sizeof than, ", the knowledge base %.3f", kb);
     snprintf(s->verdict.reason, sizeof s->verdict.reason,
-             "The model of %.63s: concordance %.3f on the probe, at least %.3f, the knowledge base %.3f.", p->name,
-             v.concordance.mean, v.concordance.lower, kb);
+             "The model of %.63s: concordance %.3f on the probe, at least %.3f%s.", p->name, v.concordance.mean,
+             v.concordance.lower, than);
     return 0;
 }
 
@@ -71,9 +76,18 @@ static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     if (rc == 0) {
         s->verdict = s->kb_verdict;
         s->source[0] = '\0';
+        s->source_id = 0;
     }
-    for (uint32_t i = 0; i < a->n_peers && rc == 0; i++)
-        rc = ask(a, &a->peers[i], on, s, e);
+    for (uint32_t i = 0; i < a->n_peers && rc == 0; i++) {
+        const struct tk_progress p = {.phase = tk_phase_name(TK_PHASE_PROBE),
+                                      .fraction = (double)i / a->n_peers,
+                                      .loss = NAN,
+                                      .phi = NAN,
+                                      .valid_top1 = NAN,
+                                      .valid_pairwise = NAN};
+        rc = a->run.progress && a->run.progress(a->run.arg, &p) ? tp_fail(e, TP_E_CANCELLED, "cancelled")
+                                                                : ask(a, &a->peers[i], on, s, e);
+    }
     free((void *)both.programs);
     return rc;
 }
@@ -81,7 +95,7 @@ static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
 static const struct tm_model *source_model(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
     for (uint32_t i = 0; i < a->n_peers && s->source[0]; i++)
-        if (strcmp(a->peers[i].name, s->source) == 0)
+        if (strcmp(a->peers[i].name, s->source) == 0 && a->peers[i].id == s->source_id)
             return a->peers[i].model;
     return s->source[0] ? NULL : kb_model(a);
 }
@@ -152,6 +166,22 @@ static bool refused(const struct tk_verdict *v)
            v->concordance.programs >= TK_PROBE_PROGRAMS;
 }
 
+/* What began with a peer has met the peer among its rivals, but not the knowledge base. */
+static int judge_peer_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
+{
+    struct tk_judgement *j = &s->over_kb;
+    struct tk_contest c;
+    int rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, &c, e);
+    if (rc || c.tasks == 0)
+        return rc;
+    const bool kb_won = c.winner == TK_RIVAL_KB;
+    j->decision = kb_won ? TK_KEPT_CHAMPION : TK_ACTIVATED;
+    j->gain = c.quality[TK_RIVAL_SCRATCH] - c.quality[TK_RIVAL_KB]; /* where the AC stands in a pair */
+    snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
+             c.tasks, kb_won ? "the knowledge base" : "the trained model", c.behind, TK_MARGIN, c.error);
+    return 0;
+}
+
 /* After a warm start the rivals have met already. An AC from scratch meets the knowledge base only where the probe was
  * too small to tell: a small hold-out must not bring back what the gate has refused on all there is. */
 static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
@@ -162,11 +192,13 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
     tk_judge(&s->ac_metrics, a->kb ? &s->kb_metrics : NULL, false, j);
     if (!a->kb)
         return 0;
+    if (s->source[0])
+        return judge_peer_over_kb(a, s, e);
     if (s->verdict.gate == TK_GATE_SCRATCH && !refused(&s->verdict))
         rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, c, e);
     if (rc || (!c->tasks && !refused(&s->verdict)))
         return rc;
-    j->decision = c->tasks && c->winner == TK_RIVAL_KB && !s->source[0] ? TK_KEPT_CHAMPION : TK_ACTIVATED;
+    j->decision = c->tasks && c->winner == TK_RIVAL_KB ? TK_KEPT_CHAMPION : TK_ACTIVATED;
     if (!c->tasks) {
         snprintf(j->reason, sizeof j->reason, "The gate has refused the knowledge base.");
         return 0;
@@ -174,8 +206,7 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
     const enum tk_rival ac = c->winner != TK_RIVAL_KB             ? c->winner
                              : s->verdict.gate == TK_GATE_SCRATCH ? TK_RIVAL_SCRATCH
                                                                   : TK_RIVAL_QUARTER;
-    if (!s->source[0]) /* else of a peer: the figures on what was held out tell the gain over the knowledge base */
-        j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
+    j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
     snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
              c->tasks, tk_rival_name(c->winner), c->behind, TK_MARGIN, c->error);
     return 0;
@@ -276,7 +307,7 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
         }
         break;
     case TK_PHASE_LEARN:
-        if (s->source[0] && !source_model(a, s)) { /* the peer has gone since */
+        if (s->source[0] && !source_model(a, s)) { /* it has gone since, or has learned */
             s->phase = TK_PHASE_PROBE;
             return 0;
         }

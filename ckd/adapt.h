@@ -36,6 +36,7 @@ struct tk_peer {
     const char *name; /* "" is nobody's */
     const struct tm_model *model;
     enum tp_target_kind kind;
+    int64_t id; /* of the model, the caller's: tells it from another that bears the same name later */
 };
 
 struct tk_adapt_state;
@@ -70,9 +71,10 @@ struct tk_adapt_state {
     enum tk_phase phase; /* the next to run */
     struct tk_verdict verdict,
         kb_verdict;            /* of whom the AC is to begin with; of kb, which is the same without a peer */
-    char source[TK_PEER_NAME]; /* "": kb; else the peer that the AC begins with */
-    struct tm_model *ac;       /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
-    struct tk_learned cl, kd;  /* kd: of the last attempt */
+    char source[TK_PEER_NAME]; /* "": kb; else the peer that the AC begins with, in kb's place */
+    int64_t source_id;
+    struct tm_model *ac;      /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
+    struct tk_learned cl, kd; /* kd: of the last attempt */
     bool from_start; /* the AC began with kb->start: it beat random weights and the knowledge base on the probe */
     struct tk_judgement over_champion, over_kb; /* gain NaN where there was nothing to compare with */
     struct tk_contest contest;                  /* of the rivals for the AC; tasks 0: there was none */

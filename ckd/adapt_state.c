@@ -45,6 +45,7 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("cl_epochs", cl.epochs)                                                                                          \
     X("kd_epochs", kd.epochs)                                                                                          \
     X("contest_tasks", contest.tasks)                                                                                  \
+    X("source_id", source_id)                                                                                          \
     X("from_start", from_start)                                                                                        \
     X("activated", activated)                                                                                          \
     X("attempts", attempts)                                                                                            \

@@ -23,16 +23,20 @@ const char *tk_gate_name(enum tk_gate g)
     return name[g];
 }
 
+bool tk_probe_tells(const struct tk_concordance *c)
+{
+    return c->tasks >= TK_PROBE_TASKS && c->programs >= TK_PROBE_PROGRAMS && c->programs >= TK_CONCORD_EACH * c->tasks;
+}
+
 void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out)
 {
     const bool enough = c->tasks >= TK_PROBE_TASKS && c->programs >= TK_PROBE_PROGRAMS;
-    const bool each = c->programs >= TK_CONCORD_EACH * c->tasks;
     *out = (struct tk_verdict){.gate = TK_GATE_SCRATCH, .concordance = *c};
     if (enough && c->lower >= TK_GATE_WARM)
         out->gate = TK_GATE_WARM_START;
     else if (enough && c->lower >= TK_GATE_DISTIL)
         out->gate = TK_GATE_UNSURE;
-    else if (!(enough && each) && c->mean > 0.5) {
+    else if (!tk_probe_tells(c) && c->mean > 0.5) {
         out->gate = TK_GATE_UNSURE;
         snprintf(
             out->reason, sizeof out->reason,

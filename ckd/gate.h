@@ -32,6 +32,8 @@ struct tk_verdict {
     struct tk_concordance concordance; /* NaN, 0 when nothing was compared */
     char reason[160];                  /* one sentence for people */
 };
+/* The probe is large enough to tell one source from another: tasks, programs, programs a task. */
+bool tk_probe_tells(const struct tk_concordance *c);
 /* Thresholds on c->lower; a probe too small is TK_GATE_UNSURE if c->mean is above chance. */
 void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out);
 

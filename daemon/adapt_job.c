@@ -268,9 +268,10 @@ static void put_ac_story(struct tp_buf *b, const struct run *x)
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"source\": ");
     if (x->s.source[0] != '\0')
-        tp_buf_printf(b, "\"%s\"", x->s.source);
+        tp_buf_printf(b, "\"%s\", \"kb_gate\": ", x->s.source);
     else
-        tp_buf_puts(b, "null");
+        tp_buf_puts(b, "null, \"kb_gate\": ");
+    td_put_gate(b, &x->s.kb_verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, &x->s.cl);
     tp_buf_printf(b, ", \"from_start\": %s}, \"start\": \"%s\", \"rivals\": ", x->s.from_start ? "true" : "false",
@@ -355,10 +356,7 @@ static int64_t parent_of(const struct run *x)
 {
     if (!tk_adapt_is_warm(&x->s) || x->s.source[0] == '\0')
         return tk_adapt_is_warm(&x->s) || x->s.from_start ? x->kb_id : 0;
-    for (uint32_t i = 0; i < x->peers.n; i++)
-        if (strcmp(x->peers.name[i], x->s.source) == 0)
-            return x->peers.snapshot[i]->id;
-    return 0; /* a job that went on after a restart, and the peer has gone meanwhile */
+    return x->s.source_id;
 }
 
 static int publish_ac(struct run *x, struct tp_err *e)

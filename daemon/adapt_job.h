@@ -9,11 +9,12 @@
 enum { TD_ADAPT_STARTS = 4 };
 
 /* Result: that of finetune ("start" is "warm" or "scratch"), and {"watermark": newest measurement id, "gate":
- * {"decision", "concordance", "lower", "tasks", "programs", "reason"}, "source": hardware whose model it began with |
- * null (the knowledge base, or none), "learned": {"epochs", "loss", "phi", "seconds",
- * "from_start"}, "rivals": {"winner", "tasks", "behind", "error", "quality": {name: quality}} | null ("kb" is the model
- * it began with), "against_kb":
- * {"decision", "reason", "gain", "kb": {figures}} | null, "kb": {"decision": "founded" | "accepted" | "refused" |
+ * {"decision", "concordance", "lower", "tasks", "programs", "reason"}, "source": hardware whose model took the
+ * knowledge base's place, by "gate" | null, "kb_gate": the verdict on the knowledge base, as "gate", "learned":
+ * {"epochs", "loss", "phi", "seconds", "from_start"}, "rivals": {"winner", "tasks", "behind", "error", "quality":
+ * {name: quality}} | null
+ * ("kb": the source's model, where there is one), "against_kb": {"decision", "reason", "gain", "kb": {figures}} | null,
+ * "kb": {"decision": "founded" | "accepted" | "refused" |
  * "untouched" | "overtaken", "reason", "model": id | null, "attempts", "lambda", "worst", "drop", "pairwise_drop",
  * "gain"}}.
  */

@@ -1,4 +1,5 @@
-/* Members of families, their probe sets, transfers between them (daemon/fleet.h). On a job thread; listing on any. */
+/* Members of families, their probe sets, peers, transfers between them (daemon/fleet.h). On a job thread; listing on
+ * any. */
 #include "daemon/fleet.h"
 
 #include "daemon/hardware.h"
@@ -239,7 +240,7 @@ static int add_peer(struct td_daemon *d, const struct st_hardware *hw, enum tclf
     }
     memcpy(p->name[p->n], hw->name, sizeof hw->name);
     p->snapshot[p->n] = s;
-    p->of[p->n] = (struct tk_peer){p->name[p->n], s->model, feat.kind};
+    p->of[p->n] = (struct tk_peer){p->name[p->n], s->model, feat.kind, s->id};
     p->n++;
     return 0;
 }

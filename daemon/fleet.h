@@ -1,4 +1,4 @@
-/* What a family's hardware knows of each other: members, probe sets, measured transfers. */
+/* What a family's hardware knows of each other: members, probe sets, peers, measured transfers. */
 #ifndef TD_FLEET_H
 #define TD_FLEET_H
 

@@ -377,7 +377,8 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     }
     rc = tk_adapt(&a, &s, e);
     c->seconds = tl_cpu_seconds() - began;
-    if (rc == 0 && !related) { /* what the gate says of it, and what it would say without the family's rule */
+    if (rc == 0 && !related &&
+        !s.source[0]) { /* what the gate says of it, and what it would say without the family's rule */
         struct tk_verdict v;
         const struct tk_set probe = set_of(h, k->sample, k->n);
         if ((rc = tk_gate_model(kb->model, kb->kind, h->kind, &probe, &k->run, &s.verdict, e)) == 0 &&
@@ -403,9 +404,11 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     struct tl_ckd_made made = {.kb = s.new_kb ? s.new_kb : tk_kb_clone(kb)};
     s.new_kb = NULL;
     /* what serves the target: its AC, or the knowledge base while the AC is only a candidate */
-    made.serves = tk_kb_new(tm_model_clone(related && !s.activated ? kb->model : s.ac), h->kind);
-    rc = made.kb && made.serves ? score_all(k, made.serves->model, TL_CKD_AC, c, e)
-                                : tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
+    if (s.activated)
+        made.serves = tk_kb_new(tm_model_clone(s.ac), h->kind);
+    rc = made.kb && (made.serves || !s.activated)
+             ? score_all(k, related && !s.activated ? kb->model : s.ac, TL_CKD_AC, c, e)
+             : tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
     if (rc == 0)
         rc = score_all(k, made.kb->model, TL_CKD_KB, c, e);
     if (s.activated && tk_adapt_is_warm(&s) && s.kb_verdict.gate != TK_GATE_SCRATCH) {

@@ -58,7 +58,7 @@ int tl_ckd_make_multi(const struct tl_ckd_here *k, struct tl_ckd_cell *c, struct
 /* CKD as the daemon does it. Out, the caller's; NULL where there is none: */
 struct tl_ckd_made {
     struct tk_kb *kb;         /* from now on; a copy of the old one when it learned nothing */
-    struct tk_kb *serves;     /* what answers for the target */
+    struct tk_kb *serves;     /* the AC, if it is activated */
     struct tm_model *teacher; /* the AC, if it may teach */
 };
 void tl_ckd_made_free(struct tl_ckd_made *m);

@@ -261,7 +261,19 @@ static void set_peers(struct tl_ckd_here *k, const struct line *line)
     k->n_peers = 0;
     for (uint32_t h = 0; h < k->target; h++)
         if (line->serves[h])
-            k->peer[k->n_peers++] = (struct tk_peer){k->d->hw[h].name, line->serves[h]->model, k->d->hw[h].kind};
+            k->peer[k->n_peers++] = (struct tk_peer){k->d->hw[h].name, line->serves[h]->model, k->d->hw[h].kind, h};
+}
+
+/* What the next hop begins with; NULL: as before. */
+static void hand_on(struct line *line, struct tk_kb **serves, struct tl_ckd_made *made, struct tk_kb *no_ewc)
+{
+    if (made->kb)
+        replace(&line->kb, made->kb);
+    if (made->serves)
+        replace(serves, made->serves);
+    if (no_ewc)
+        replace(&line->no_ewc, no_ewc);
+    made->kb = made->serves = NULL;
 }
 
 static int distilled(struct tl_ckd_here *k, const struct place *p, struct line *line, struct tp_err *e)
@@ -273,28 +285,25 @@ static int distilled(struct tl_ckd_here *k, const struct place *p, struct line *
     struct tk_kb *next_free = NULL, **serves = &line->serves[k->target];
     if (!wants && !without)
         return 0;
-    if (more && !*serves)
-        *serves = tl_ckd_load_kb(k, "ckd serves", made_by(k, TL_CKD_CKD));
-    if ((!more || *serves) && kept(k, TL_CKD_CKD, "ckd kb", &line->kb, c) &&
-        (!without || kept(k, TL_CKD_NO_EWC, "free kb", &line->no_ewc, n)))
+    if (kept(k, TL_CKD_CKD, "ckd kb", &made.kb, c) && (!without || kept(k, TL_CKD_NO_EWC, "free kb", &next_free, n)) &&
+        (!more || c->activated < 1 || (made.serves = tl_ckd_load_kb(k, "ckd serves", made_by(k, TL_CKD_CKD))))) {
+        hand_on(line, serves, &made, next_free);
         return 0;
+    }
+    tl_ckd_made_free(&made);
+    tk_kb_free(next_free);
+    next_free = NULL;
     tl_ckd_cell_free(c);
     tl_ckd_cell_free(n);
     set_peers(k, line);
     int rc = tl_ckd_make_ckd(k, line->kb, false, &made, c, e);
     if (rc == 0)
         rc = keep(k, TL_CKD_CKD, "ckd kb", made.kb, c, e);
-    if (rc == 0 && more)
+    if (rc == 0 && more && made.serves)
         rc = tl_ckd_save_kb(k, "ckd serves", made_by(k, TL_CKD_CKD), made.serves, e);
     if (rc == 0 && without && (rc = tl_ckd_make_no_ewc(k, line->no_ewc, made.teacher, &next_free, n, e)) == 0)
         rc = keep(k, TL_CKD_NO_EWC, "free kb", next_free, n, e);
-    if (made.kb) {
-        replace(&line->kb, made.kb);
-        replace(serves, made.serves);
-        made.kb = made.serves = NULL;
-    }
-    if (next_free)
-        replace(&line->no_ewc, next_free);
+    hand_on(line, serves, &made, next_free);
     tl_ckd_made_free(&made);
     return rc;
 }

@@ -49,8 +49,15 @@ static void print_rivals(const json_t *r)
         own = json_is_number(tc_at(q, "/quarter")) ? "quarter" : "scratch";
     trained = own ? json_number_value(json_object_get(q, own)) : (double)NAN;
     if (source && winner && !isnan(kb)) { /* the AC of another hardware stands where the knowledge base would */
-        printf("  it began with the model of %s: quality on %lld held-out tasks %.3f, after training %.3f%s\n", source,
-               (long long)tc_int(r, "/rivals/tasks", 0), kb, trained, is(winner, "kb") ? ": kept as it was" : "");
+        if (is(winner, "scratch"))
+            printf("  from scratch it is better than with the model of %s: quality on %lld held-out tasks %.3f, %.3f\n",
+                   source, (long long)tc_int(r, "/rivals/tasks", 0), trained, kb);
+        else
+            printf("  it began with the model of %s: quality on %lld held-out tasks %.3f, after training %.3f%s\n",
+                   source, (long long)tc_int(r, "/rivals/tasks", 0), kb, trained,
+                   is(winner, "kb") ? ": kept as it was" : "");
+        if (why && *why)
+            printf("  against the knowledge base: %s\n", why);
         return;
     }
     if (!winner || isnan(kb)) {

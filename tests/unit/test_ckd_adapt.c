@@ -3,11 +3,7 @@
 #include "ckd/adapt.h"
 
 #include "ckd/fisher.h"
-#include "ckd_toy.h"
-
-#include <dirent.h>
-#include <stdio.h>
-#include <unistd.h>
+#include "ckd_job.h"
 
 static struct tk_learn_opts kd(double lambda)
 {
@@ -47,56 +43,6 @@ START_TEST(without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not)
     toy_free(&b);
 }
 END_TEST
-
-/* A job on the second hardware with a knowledge base of the first. */
-struct job {
-    struct toy a, b;
-    struct tk_kb *kb;
-    struct tk_older older;
-    struct tk_adapt adapt;
-};
-
-static void job_begin(struct job *j, int epochs)
-{
-    j->kb = toy_kb(&j->a, epochs);
-    tk_adapt_defaults(&j->adapt);
-    j->adapt.kind = TP_TARGET_GPU;
-    j->adapt.kb = j->kb;
-    j->adapt.train = j->b.train_set;
-    j->adapt.valid = j->b.valid_set;
-    j->older = (struct tk_older){.held_out = j->a.valid_set};
-    j->adapt.older = &j->older;
-    j->adapt.n_older = 1;
-    j->adapt.scratch.steps = j->adapt.cl.steps = 0;
-    j->adapt.scratch.train.epochs = j->adapt.cl.train.epochs = 10;
-    j->adapt.kd.train.epochs = 5;
-}
-
-static void job_init(struct job *j, bool related)
-{
-    toy_init(&j->a, false, 1);
-    toy_init(&j->b, !related, 2);
-    job_begin(j, 10);
-}
-
-/* With the published network, as weights files hold no other. */
-static void job_init_wide(struct job *j)
-{
-    toy_init_wide(&j->a, false, 1, 64, 72);
-    toy_init_wide(&j->b, false, 2, 64, 72);
-    job_begin(j, 3);
-    j->adapt.cl.train.epochs = 2;
-    j->adapt.cl.train.period = 2;
-    j->adapt.scratch.train.epochs = 1;
-    j->adapt.kd.train.epochs = 2;
-}
-
-static void job_free(struct job *j)
-{
-    tk_kb_free(j->kb);
-    toy_free(&j->a);
-    toy_free(&j->b);
-}
 
 START_TEST(related_hardware_starts_warm_and_teaches)
 {
@@ -159,111 +105,6 @@ START_TEST(bad_knowledge_is_kept_out_both_ways)
     ck_assert_int_eq(s.attempts, 0);
     ck_assert_double_gt(toy_pairwise(s.ac, &j.b), 0.6);
     tk_adapt_state_free(&s);
-    job_free(&j);
-}
-END_TEST
-
-/* A model of the second hardware, from other programs than j->b's. */
-static struct tm_model *model_of_second(const struct job *j)
-{
-    struct toy c;
-    toy_init_wide(&c, true, 3, (uint32_t)j->b.ds.cols, (uint32_t)j->b.ds.summary_cols);
-    struct tk_kb *kb = toy_kb(&c, 10);
-    struct tm_model *m = tm_model_clone(kb->model);
-    ck_assert_ptr_nonnull(m);
-    tk_kb_free(kb);
-    toy_free(&c);
-    return m;
-}
-
-/* The knowledge base is of other hardware; a fleet's machine of the same kind has an AC. */
-START_TEST(who_resembles_another_hardware_more_begins_with_its_model)
-{
-    struct job j;
-    struct tk_adapt_state alone = {0}, s = {0};
-    struct tp_err e;
-    job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peers[] = {{"other", j.kb->model, TP_TARGET_GPU}, {"twin", twin, TP_TARGET_GPU}};
-    ck_assert_msg(tk_adapt(&j.adapt, &alone, &e) == 0, "%s", e.detail);
-    j.adapt.peers = peers;
-    j.adapt.n_peers = 2;
-    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-    ck_assert_str_eq(s.source, "twin");
-    ck_assert_int_ne(s.verdict.gate, TK_GATE_SCRATCH);
-    ck_assert_int_eq(s.kb_verdict.gate, TK_GATE_SCRATCH);
-    ck_assert_ptr_nonnull(strstr(s.verdict.reason, "twin"));
-    ck_assert(s.activated && tk_adapt_is_warm(&s));
-    ck_assert_double_gt(toy_pairwise(s.ac, &j.b), toy_pairwise(alone.ac, &j.b) - 0.01);
-    ck_assert(s.attempts == 0 && !s.new_kb); /* what the gate has refused learns nothing by a detour */
-    tk_adapt_state_free(&alone);
-    tk_adapt_state_free(&s);
-    tm_model_free(twin);
-    job_free(&j);
-}
-END_TEST
-
-START_TEST(a_peer_of_another_kind_is_never_begun_with)
-{
-    struct job j;
-    struct tk_adapt_state s = {0};
-    struct tp_err e;
-    job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j); /* right about everything, but a CPU's */
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_CPU};
-    const struct tm_hyper h = toy_hyper();
-    j.adapt.scratch.hyper = &h;
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
-    for (int without_kb = 0; without_kb < 2; without_kb++) {
-        j.adapt.kb = without_kb ? NULL : j.kb;
-        ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-        ck_assert_str_eq(s.source, "");
-        ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
-        tk_adapt_state_free(&s);
-    }
-    tm_model_free(twin);
-    job_free(&j);
-}
-END_TEST
-
-START_TEST(a_peer_that_is_not_surely_better_is_left_alone)
-{
-    struct job j;
-    struct tk_adapt_state s = {0};
-    struct tp_err e;
-    job_init(&j, true);
-    const struct tk_peer same = {"same", j.kb->model, TP_TARGET_GPU};
-    j.adapt.peers = &same;
-    j.adapt.n_peers = 1;
-    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-    ck_assert_str_eq(s.source, "");
-    ck_assert_str_eq(s.verdict.reason, s.kb_verdict.reason);
-    ck_assert(s.activated && s.new_kb);
-    tk_adapt_state_free(&s);
-    job_free(&j);
-}
-END_TEST
-
-/* A peer's model on which training does no good: it serves as it is, calibrated for this hardware. */
-START_TEST(a_peer_that_cannot_be_bettered_serves_as_it_is)
-{
-    struct job j;
-    struct tk_adapt_state s = {0};
-    struct tp_err e;
-    job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU};
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
-    j.adapt.cl.train.lr = 10; /* spoils whatever it touches */
-    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-    ck_assert_str_eq(s.source, "twin");
-    ck_assert_int_eq(s.contest.winner, TK_RIVAL_KB);
-    ck_assert_mem_eq(s.ac->w, twin->w, twin->n * sizeof *twin->w);
-    ck_assert(s.activated);
-    tk_adapt_state_free(&s);
-    tm_model_free(twin);
     job_free(&j);
 }
 END_TEST
@@ -408,36 +249,6 @@ START_TEST(cancelling_leaves_the_state_of_the_last_phase)
 }
 END_TEST
 
-struct saver {
-    const char *dir;
-    int left; /* checkpoints until the job is killed */
-};
-
-static int save(void *arg, const struct tk_adapt_state *s)
-{
-    struct saver *k = arg;
-    struct tp_err e;
-    ck_assert_msg(tk_adapt_save(k->dir, s, &e) == 0, "%s", e.detail);
-    return --k->left == 0 ? -TP_E_INTERRUPTED : 0;
-}
-
-static int files_in(const char *dir, bool remove_them)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-    char path[512];
-    for (struct dirent *f; (f = readdir(d));) {
-        if (f->d_name[0] == '.')
-            continue;
-        n++;
-        snprintf(path, sizeof path, "%s/%s", dir, f->d_name);
-        if (remove_them)
-            unlink(path);
-    }
-    closedir(d);
-    return n;
-}
-
 START_TEST(older_hardware_may_lose_little_of_either_figure)
 {
     struct toy t;
@@ -517,42 +328,6 @@ START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
     rmdir(dir);
     tk_adapt_state_free(&s);
     tk_adapt_state_free(&whole);
-    job_free(&j);
-}
-END_TEST
-
-/* Between the gate's verdict and the training the peer may be removed: then the gate is asked again. */
-START_TEST(a_job_whose_peer_has_gone_asks_the_gate_again)
-{
-    struct job j;
-    struct tk_adapt_state s = {0};
-    struct tp_err e;
-    char dir[] = "/tmp/adapt-XXXXXX";
-    struct saver k = {dir, 1};
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU};
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
-    j.adapt.checkpoint = save;
-    j.adapt.checkpoint_arg = &k;
-    ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_INTERRUPTED);
-    tk_adapt_state_free(&s);
-    ck_assert_int_eq(tk_adapt_load(dir, &s, &e), 1);
-    ck_assert_int_eq(s.phase, TK_PHASE_LEARN);
-    ck_assert_str_eq(s.source, "twin");
-    ck_assert_int_eq(s.kb_verdict.gate, TK_GATE_SCRATCH);
-    j.adapt.checkpoint = NULL;
-    j.adapt.n_peers = 0;
-    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-    ck_assert_str_eq(s.source, "");
-    ck_assert_int_eq(s.verdict.gate, TK_GATE_SCRATCH);
-    ck_assert(s.activated);
-    files_in(dir, true);
-    rmdir(dir);
-    tk_adapt_state_free(&s);
-    tm_model_free(twin);
     job_free(&j);
 }
 END_TEST
@@ -773,11 +548,6 @@ int main(void)
     tcase_add_test(c, results_do_not_depend_on_the_number_of_threads);
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
-    tcase_add_test(c, who_resembles_another_hardware_more_begins_with_its_model);
-    tcase_add_test(c, a_peer_of_another_kind_is_never_begun_with);
-    tcase_add_test(c, a_peer_that_is_not_surely_better_is_left_alone);
-    tcase_add_test(c, a_peer_that_cannot_be_bettered_serves_as_it_is);
-    tcase_add_test(c, a_job_whose_peer_has_gone_asks_the_gate_again);
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
     tcase_add_test(c, older_hardware_may_lose_little_of_either_figure);
     tcase_add_test(c, a_job_of_another_version_begins_again);
