@@ -38,6 +38,11 @@ bool tk_adapt_is_warm(const struct tk_adapt_state *s)
     return s->verdict.gate != TK_GATE_SCRATCH && !(s->contest.tasks && s->contest.winner == TK_RIVAL_SCRATCH);
 }
 
+bool tk_adapt_related(const struct tk_adapt_state *s)
+{
+    return tk_adapt_is_warm(s) && s->kb_verdict.gate != TK_GATE_SCRATCH;
+}
+
 static const struct tm_model *kb_model(const struct tk_adapt *a)
 {
     return a->kb ? a->kb->model : NULL;
@@ -79,12 +84,7 @@ static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
         s->source_id = 0;
     }
     for (uint32_t i = 0; i < a->n_peers && rc == 0; i++) {
-        const struct tk_progress p = {.phase = tk_phase_name(TK_PHASE_PROBE),
-                                      .fraction = (double)i / a->n_peers,
-                                      .loss = NAN,
-                                      .phi = NAN,
-                                      .valid_top1 = NAN,
-                                      .valid_pairwise = NAN};
+        const struct tk_progress p = tk_progress_at(tk_phase_name(TK_PHASE_PROBE), (double)i / a->n_peers);
         rc = a->run.progress && a->run.progress(a->run.arg, &p) ? tp_fail(e, TP_E_CANCELLED, "cancelled")
                                                                 : ask(a, &a->peers[i], on, s, e);
     }
@@ -130,11 +130,9 @@ out:
 /* Nothing was learned that is better than the peer's model: *ac becomes a copy of it, calibrated here. */
 static int take_over(const struct tk_adapt *a, const struct tm_model *peer, struct tm_model **ac, struct tp_err *e)
 {
-    const struct tk_set *on = a->valid.n ? &a->valid : &a->train;
     struct tm_model *m = tm_model_clone(peer);
-    int rc =
-        m ? tm_train_calibrate(m, a->train.ds, a->train.programs, a->train.n, on->programs, on->n, a->run.threads, e)
-          : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+    int rc = m ? tk_calibrate(m, &a->train, &a->valid, a->run.threads, e)
+               : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     if (rc) {
         tm_model_free(m);
         return rc;
@@ -166,20 +164,24 @@ static bool refused(const struct tk_verdict *v)
            v->concordance.programs >= TK_PROBE_PROGRAMS;
 }
 
+/* What a contest says of the AC, which stands in it as `ac`, and the knowledge base. */
+static void judge_by(const struct tk_contest *c, enum tk_rival ac, const char *winner, struct tk_judgement *j)
+{
+    j->decision = c->winner == TK_RIVAL_KB ? TK_KEPT_CHAMPION : TK_ACTIVATED;
+    j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
+    snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
+             c->tasks, winner, c->behind, TK_MARGIN, c->error);
+}
+
 /* What began with a peer has met the peer among its rivals, but not the knowledge base. */
 static int judge_peer_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
-    struct tk_judgement *j = &s->over_kb;
     struct tk_contest c;
     int rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, &c, e);
-    if (rc || c.tasks == 0)
-        return rc;
-    const bool kb_won = c.winner == TK_RIVAL_KB;
-    j->decision = kb_won ? TK_KEPT_CHAMPION : TK_ACTIVATED;
-    j->gain = c.quality[TK_RIVAL_SCRATCH] - c.quality[TK_RIVAL_KB]; /* where the AC stands in a pair */
-    snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
-             c.tasks, kb_won ? "the knowledge base" : "the trained model", c.behind, TK_MARGIN, c.error);
-    return 0;
+    if (rc == 0 && c.tasks)
+        judge_by(&c, TK_RIVAL_SCRATCH, c.winner == TK_RIVAL_KB ? "the knowledge base" : "the trained model",
+                 &s->over_kb);
+    return rc;
 }
 
 /* After a warm start the rivals have met already. An AC from scratch meets the knowledge base only where the probe was
@@ -198,17 +200,15 @@ static int judge_over_kb(const struct tk_adapt *a, struct tk_adapt_state *s, str
         rc = tk_contest_pair(s->ac, a->kb->model, &a->valid, &a->run, c, e);
     if (rc || (!c->tasks && !refused(&s->verdict)))
         return rc;
-    j->decision = c->tasks && c->winner == TK_RIVAL_KB ? TK_KEPT_CHAMPION : TK_ACTIVATED;
     if (!c->tasks) {
+        j->decision = TK_ACTIVATED;
         snprintf(j->reason, sizeof j->reason, "The gate has refused the knowledge base.");
         return 0;
     }
     const enum tk_rival ac = c->winner != TK_RIVAL_KB             ? c->winner
                              : s->verdict.gate == TK_GATE_SCRATCH ? TK_RIVAL_SCRATCH
                                                                   : TK_RIVAL_QUARTER;
-    j->gain = c->quality[ac] - c->quality[TK_RIVAL_KB];
-    snprintf(j->reason, sizeof j->reason, "Of %u held-out tasks: %s, %.4f behind the best, margin %.3f, error %.4f.",
-             c->tasks, tk_rival_name(c->winner), c->behind, TK_MARGIN, c->error);
+    judge_by(c, ac, tk_rival_name(c->winner), j);
     return 0;
 }
 
@@ -291,7 +291,7 @@ bool tk_adapt_few(const struct tk_adapt_state *s)
 static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
     return !a->keep_kb && s->activated && tk_family_default(a->kind) &&
-           (!a->kb || (tk_adapt_is_warm(s) && s->kb_verdict.gate != TK_GATE_SCRATCH && !tk_adapt_few(s)));
+           (!a->kb || (tk_adapt_related(s) && !tk_adapt_few(s)));
 }
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)

@@ -68,10 +68,10 @@ struct tk_adapt {
 void tk_adapt_defaults(struct tk_adapt *a);
 
 struct tk_adapt_state {
-    enum tk_phase phase; /* the next to run */
-    struct tk_verdict verdict,
-        kb_verdict;            /* of whom the AC is to begin with; of kb, which is the same without a peer */
-    char source[TK_PEER_NAME]; /* "": kb; else the peer that the AC begins with, in kb's place */
+    enum tk_phase phase;          /* the next to run */
+    struct tk_verdict verdict;    /* of whom the AC is to begin with */
+    struct tk_verdict kb_verdict; /* of kb: the same without a peer */
+    char source[TK_PEER_NAME];    /* "": kb; else the peer that the AC begins with, in kb's place */
     int64_t source_id;
     struct tm_model *ac;      /* owned; NULL before LEARN, and where tk_adapt.kb_only needs none */
     struct tk_learned cl, kd; /* kd: of the last attempt */
@@ -90,6 +90,8 @@ struct tk_adapt_state {
 void tk_adapt_state_free(struct tk_adapt_state *s); /* zeroes it */
 /* The AC began with the weights of s->source: neither gate nor contest has refused them. */
 bool tk_adapt_is_warm(const struct tk_adapt_state *s);
+/* And the gate has not refused the knowledge base: the AC may teach it. */
+bool tk_adapt_related(const struct tk_adapt_state *s);
 /* It was measured on fewer than TK_PROBE_TASKS tasks: the AC may serve, but does not teach a knowledge base that is
  * there. */
 bool tk_adapt_few(const struct tk_adapt_state *s);

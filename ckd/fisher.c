@@ -73,7 +73,7 @@ int tk_fisher_of_pairs(const struct tm_model *m, const struct tm_dataset *ds, co
     struct tm_params p = {0};
     struct job j = {.p = &p, .ds = ds};
     struct tm_pool *pool = NULL;
-    struct tk_progress at = {.phase = "settle", .loss = NAN, .phi = NAN, .valid_top1 = NAN, .valid_pairwise = NAN};
+    struct tk_progress at = tk_progress_at("settle", 0);
     int rc;
     if (m->features != ds->features || m->h.features != ds->cols || m->h.summary != ds->summary_cols)
         return tp_fail(e, TP_E_FEATURES_MISMATCH, "the model and the programs are encoded by different features");

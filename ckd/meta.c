@@ -73,7 +73,7 @@ static int adapt(struct meta *k)
 
 static int go(struct meta *k, const struct tk_run *run, struct tp_err *e)
 {
-    struct tk_progress at = {.phase = "meta", .loss = NAN, .phi = NAN, .valid_top1 = NAN, .valid_pairwise = NAN};
+    struct tk_progress at = tk_progress_at("meta", 0);
     const double began = tp_seconds(), most = k->o->max_seconds;
     for (uint32_t round = 0; round < k->o->rounds; round++) {
         const double left = 1 - fmax((double)round / k->o->rounds, most > 0 ? (tp_seconds() - began) / most : 0);

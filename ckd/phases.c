@@ -159,6 +159,13 @@ int tk_teach(const struct tk_kb *kb, const struct tm_model *ac, const struct tk_
     return 0;
 }
 
+int tk_calibrate(struct tm_model *m, const struct tk_set *set, const struct tk_set *valid, int threads,
+                 struct tp_err *e)
+{
+    const struct tk_set *on = valid->n ? valid : set;
+    return tm_train_calibrate(m, set->ds, set->programs, set->n, on->programs, on->n, threads, e);
+}
+
 int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk_run *run, struct tm_metrics *out,
                struct tp_err *e)
 {

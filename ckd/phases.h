@@ -87,6 +87,10 @@ int tk_accept(const struct tm_model *old, const struct tm_model *candidate, cons
  * phases + 1. */
 int tk_settle(struct tk_kb *kb, const struct tk_set *learned, const struct tk_run *run, struct tp_err *e);
 
+/* Calibrates m, its weights as they are: on valid, or on train where nothing is held out. NO_MEMORY, UNUSABLE. */
+int tk_calibrate(struct tm_model *m, const struct tk_set *train, const struct tk_set *valid, int threads,
+                 struct tp_err *e);
+
 /* Metrics of m on s (tasks with at least two valid programs). */
 int tk_measure(const struct tm_model *m, const struct tk_set *s, const struct tk_run *run, struct tm_metrics *out,
                struct tp_err *e);

@@ -346,7 +346,7 @@ static struct tk_set judged(const struct cross *c)
 static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, struct tk_learned *told,
                   struct tp_err *e)
 {
-    const struct tk_set *t = c->train, *on = c->valid->n ? c->valid : t;
+    const struct tk_set *t = c->train;
     const struct tk_run run = run_of(c);
     struct tm_model *m = NULL;
     int rc = 0;
@@ -363,8 +363,7 @@ static int finish(struct cross *c, enum tk_rival winner, struct tm_model **ac, s
     } else if (winner != TK_RIVAL_SCRATCH)
         m = blend(c, c->mean, share_of(c, winner));
     if (rc == 0 && winner != TK_RIVAL_SCRATCH) {
-        rc = m ? tm_train_calibrate(m, t->ds, t->programs, t->n, on->programs, on->n, c->run->threads, e)
-               : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
+        rc = m ? tk_calibrate(m, t, c->valid, c->run->threads, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for a model");
     }
     if (rc)
         tm_model_free(m);

@@ -5,6 +5,14 @@
 #include "model/mem.h"
 #include "model/shards.h"
 
+#include <math.h>
+
+struct tk_progress tk_progress_at(const char *phase, double fraction)
+{
+    return (struct tk_progress){
+        .phase = phase, .fraction = fraction, .loss = NAN, .phi = NAN, .valid_top1 = NAN, .valid_pairwise = NAN};
+}
+
 int tk_set_join(const struct tk_set *a, const struct tk_set *b, struct tk_set *out, struct tp_err *e)
 {
     uint32_t *all = tm_alloc(a->n + b->n, sizeof *all);

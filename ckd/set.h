@@ -20,6 +20,8 @@ struct tk_progress {
     double loss, phi;  /* running mean of the epoch; the present trust in the teacher. NaN where there is none */
     double valid_top1, valid_pairwise; /* NaN before the first validation */
 };
+/* At `fraction` of a step that has no epochs. */
+struct tk_progress tk_progress_at(const char *phase, double fraction);
 /* On the calling thread, after every batch at least. Non-zero = stop: the phase returns -TP_E_CANCELLED and leaves no
  * trace. */
 typedef int (*tk_progress_fn)(void *arg, const struct tk_progress *p);

@@ -268,9 +268,10 @@ static void put_ac_story(struct tp_buf *b, const struct run *x)
     td_put_gate(b, &x->s.verdict);
     tp_buf_puts(b, ", \"source\": ");
     if (x->s.source[0] != '\0')
-        tp_buf_printf(b, "\"%s\", \"kb_gate\": ", x->s.source);
+        tp_buf_printf(b, "\"%s\"", x->s.source);
     else
-        tp_buf_puts(b, "null, \"kb_gate\": ");
+        tp_buf_puts(b, "null");
+    tp_buf_puts(b, ", \"kb_gate\": ");
     td_put_gate(b, &x->s.kb_verdict);
     tp_buf_puts(b, ", \"learned\": ");
     put_learned(b, &x->s.cl);
@@ -354,9 +355,9 @@ static int judge(struct run *x, struct tp_err *e)
 /* The model that the AC began with; 0 none. */
 static int64_t parent_of(const struct run *x)
 {
-    if (!tk_adapt_is_warm(&x->s) || x->s.source[0] == '\0')
-        return tk_adapt_is_warm(&x->s) || x->s.from_start ? x->kb_id : 0;
-    return x->s.source_id;
+    if (!tk_adapt_is_warm(&x->s))
+        return x->s.from_start ? x->kb_id : 0;
+    return x->s.source[0] != '\0' ? x->s.source_id : x->kb_id;
 }
 
 static int publish_ac(struct run *x, struct tp_err *e)

@@ -223,21 +223,31 @@ void td_peers_free(struct td_peers *p)
     *p = (struct td_peers){0};
 }
 
+/* 1: *s is hw's active AC; 0: it has none of these features. */
+static int acquire_ac(struct td_daemon *d, const struct st_hardware *hw, enum tclfeat_set features,
+                      struct td_snapshot **s, struct tp_err *e)
+{
+    int rc = td_registry_acquire(d->registry, hw->name, hw->family, "ac", s, e);
+
+    if (rc != 0)
+        return rc == -TP_E_NO_MODEL ? 0 : rc;
+    if ((*s)->model->features == features)
+        return 1;
+    td_registry_release(*s);
+    return 0;
+}
+
 /* Appends hw's AC, when it has one that can be asked. */
 static int add_peer(struct td_daemon *d, const struct st_hardware *hw, enum tclfeat_set features, struct td_peers *p,
                     struct tp_err *e)
 {
     struct td_snapshot *s = NULL;
     struct tclfeat_hw feat;
-    int rc = td_registry_acquire(d->registry, hw->name, hw->family, "ac", &s, e);
+    int rc = acquire_ac(d, hw, features, &s, e);
 
-    if (rc != 0)
-        return rc == -TP_E_NO_MODEL ? 0 : rc;
+    if (rc <= 0)
+        return rc;
     td_hardware_feat(hw, &feat);
-    if (s->model->features != features) {
-        td_registry_release(s);
-        return 0;
-    }
     memcpy(p->name[p->n], hw->name, sizeof hw->name);
     p->snapshot[p->n] = s;
     p->of[p->n] = (struct tk_peer){p->name[p->n], s->model, feat.kind, s->id};
@@ -245,14 +255,14 @@ static int add_peer(struct td_daemon *d, const struct st_hardware *hw, enum tclf
     return 0;
 }
 
-struct candidate {
+struct other {
     const struct st_hardware *hw;
     double alike;
 };
 
 static int most_alike(const void *a, const void *b)
 {
-    const struct candidate *x = a, *y = b;
+    const struct other *x = a, *y = b;
 
     return x->alike > y->alike ? -1 : x->alike < y->alike ? 1 : strcmp(x->hw->name, y->hw->name);
 }
@@ -262,7 +272,7 @@ int td_peers_load(struct td_daemon *d, struct st_reader *r, const struct st_hard
 {
     struct td_members m = {0};
     struct tclfeat_hw own, other;
-    struct candidate *c = NULL;
+    struct other *c = NULL;
     size_t n = 0;
     int rc = td_members_list(r, hw->family, NULL, &m, e);
 
@@ -274,7 +284,7 @@ int td_peers_load(struct td_daemon *d, struct st_reader *r, const struct st_hard
         if (m.v[i].id == hw->id)
             continue;
         td_hardware_feat(&m.v[i], &other);
-        c[n++] = (struct candidate){&m.v[i], tk_alike(&own, &other)};
+        c[n++] = (struct other){&m.v[i], tk_alike(&own, &other)};
     }
     if (n > 0)
         qsort(c, n, sizeof *c, most_alike);
@@ -296,18 +306,16 @@ static int measure_one(struct td_daemon *d, const struct st_hardware *source, co
     struct td_snapshot *s = NULL;
     struct tclfeat_hw a, b;
     struct tk_verdict v;
-    int rc = td_registry_acquire(d->registry, source->name, source->family, "ac", &s, e);
+    int rc = acquire_ac(d, source, probe->ds->features, &s, e);
 
-    if (rc == -TP_E_NO_MODEL)
-        return 0;
-    if (rc != 0)
+    if (rc <= 0)
         return rc;
     td_hardware_feat(source, &a);
     td_hardware_feat(hw, &b);
-    rc = s->model->features == probe->ds->features ? tk_gate_model(s->model, a.kind, b.kind, probe, run, &v, e) : 1;
+    rc = tk_gate_model(s->model, a.kind, b.kind, probe, run, &v, e);
     td_registry_release(s);
     if (rc != 0)
-        return rc < 0 ? rc : 0;
+        return rc;
     *t = (struct st_transfer){.source = source->id,
                               .mean = v.concordance.mean,
                               .lower = v.concordance.lower,

@@ -377,8 +377,8 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
     }
     rc = tk_adapt(&a, &s, e);
     c->seconds = tl_cpu_seconds() - began;
-    if (rc == 0 && !related &&
-        !s.source[0]) { /* what the gate says of it, and what it would say without the family's rule */
+    if (rc == 0 && !related && !s.source[0]) {
+        /* what the gate says of it, and what it would say without the family's rule */
         struct tk_verdict v;
         const struct tk_set probe = set_of(h, k->sample, k->n);
         if ((rc = tk_gate_model(kb->model, kb->kind, h->kind, &probe, &k->run, &s.verdict, e)) == 0 &&
@@ -411,7 +411,7 @@ int tl_ckd_make_ckd(const struct tl_ckd_here *k, const struct tk_kb *kb, bool is
              : tp_fail(e, TP_E_NO_MEMORY, "no memory for a knowledge base");
     if (rc == 0)
         rc = score_all(k, made.kb->model, TL_CKD_KB, c, e);
-    if (s.activated && tk_adapt_is_warm(&s) && s.kb_verdict.gate != TK_GATE_SCRATCH) {
+    if (s.activated && tk_adapt_related(&s)) {
         made.teacher = s.ac;
         s.ac = NULL;
     }

@@ -127,7 +127,7 @@ static int settings(const struct tl_ckd_here *k, const char *what, unsigned by, 
                       TK_COMMITTEE_BETA, TK_TOP1_DROP, TK_PAIRWISE_DROP);
         if (k->hop > 0)
             tp_buf_puts(&b, ", peers");
-        if (tl_ckd_wants(o, TL_CKD_COLD) && strcmp(what, "kb") != 0)
+        if (k->budget > 0 && tl_ckd_wants(o, TL_CKD_COLD)) /* not of the sources' knowledge */
             tp_buf_puts(&b, ", start");
     }
     if (by & TL_CKD_BY_RDU) {

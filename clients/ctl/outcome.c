@@ -36,6 +36,12 @@ static void print_who_answers(const json_t *r, const char *hw, bool adapt)
         printf("  it leaves model %lld answering for %s, not model %lld\n", champion, hw, model);
 }
 
+static void print_against_kb(const char *why)
+{
+    if (why && *why)
+        printf("  against the knowledge base: %s\n", why);
+}
+
 /* The trained model against the knowledge base. When that has won, the best of the others is not the one that was kept:
  * daemon/adapt_job.h, ckd/rivals.h. */
 static void print_rivals(const json_t *r)
@@ -48,7 +54,11 @@ static void print_rivals(const json_t *r)
     if (is(winner, "kb"))
         own = json_is_number(tc_at(q, "/quarter")) ? "quarter" : "scratch";
     trained = own ? json_number_value(json_object_get(q, own)) : (double)NAN;
-    if (source && winner && !isnan(kb)) { /* the AC of another hardware stands where the knowledge base would */
+    if (!winner || isnan(kb)) {
+        print_against_kb(why);
+        return;
+    }
+    if (source) { /* the AC of another hardware stands where the knowledge base would */
         if (is(winner, "scratch"))
             printf("  from scratch it is better than with the model of %s: quality on %lld held-out tasks %.3f, %.3f\n",
                    source, (long long)tc_int(r, "/rivals/tasks", 0), trained, kb);
@@ -56,13 +66,7 @@ static void print_rivals(const json_t *r)
             printf("  it began with the model of %s: quality on %lld held-out tasks %.3f, after training %.3f%s\n",
                    source, (long long)tc_int(r, "/rivals/tasks", 0), kb, trained,
                    is(winner, "kb") ? ": kept as it was" : "");
-        if (why && *why)
-            printf("  against the knowledge base: %s\n", why);
-        return;
-    }
-    if (!winner || isnan(kb)) {
-        if (why && *why)
-            printf("  against the knowledge base: %s\n", why);
+        print_against_kb(why);
         return;
     }
     printf("  quality on %lld held-out tasks: the trained model %.3f, the knowledge base %.3f: %s\n",

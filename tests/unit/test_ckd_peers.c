@@ -23,6 +23,16 @@ static struct tm_model *model_of_second(const struct job *j)
     return m;
 }
 
+/* Makes that model the job's only peer, "twin". The model is the caller's. */
+static struct tm_model *offer_twin(struct job *j, enum tp_target_kind kind, struct tk_peer *peer)
+{
+    struct tm_model *twin = model_of_second(j);
+    *peer = (struct tk_peer){"twin", twin, kind, 7};
+    j->adapt.peers = peer;
+    j->adapt.n_peers = 1;
+    return twin;
+}
+
 /* The knowledge base is of other hardware; a fleet's machine of the same kind has an AC. */
 START_TEST(who_resembles_another_hardware_more_begins_with_its_model)
 {
@@ -56,12 +66,10 @@ START_TEST(a_peer_of_another_kind_is_never_begun_with)
     struct tk_adapt_state s = {0};
     struct tp_err e;
     job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j); /* right about everything, but a CPU's */
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_CPU, 7};
+    struct tk_peer peer;
+    struct tm_model *twin = offer_twin(&j, TP_TARGET_CPU, &peer); /* right about everything, but a CPU's */
     const struct tm_hyper h = toy_hyper();
     j.adapt.scratch.hyper = &h;
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
     for (int without_kb = 0; without_kb < 2; without_kb++) {
         j.adapt.kb = without_kb ? NULL : j.kb;
         ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
@@ -99,10 +107,8 @@ START_TEST(a_peer_that_cannot_be_bettered_serves_as_it_is)
     struct tk_adapt_state s = {0};
     struct tp_err e;
     job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU, 7};
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
+    struct tk_peer peer;
+    struct tm_model *twin = offer_twin(&j, TP_TARGET_GPU, &peer);
     j.adapt.cl.train.lr = 10; /* spoils whatever it touches */
     ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
     ck_assert_str_eq(s.source, "twin");
@@ -125,10 +131,8 @@ static void resume_without(int gone)
     struct saver k = {dir, 1};
     ck_assert_ptr_nonnull(mkdtemp(dir));
     job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    struct tk_peer peer = {"twin", twin, TP_TARGET_GPU, 7};
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
+    struct tk_peer peer;
+    struct tm_model *twin = offer_twin(&j, TP_TARGET_GPU, &peer);
     j.adapt.checkpoint = save;
     j.adapt.checkpoint_arg = &k;
     ck_assert_int_eq(tk_adapt(&j.adapt, &s, &e), -TP_E_INTERRUPTED);
@@ -171,10 +175,8 @@ START_TEST(a_small_probe_does_not_choose_a_peer)
     struct tk_adapt_state s = {0};
     struct tp_err e;
     job_init(&j, false);
-    struct tm_model *twin = model_of_second(&j);
-    const struct tk_peer peer = {"twin", twin, TP_TARGET_GPU, 7};
-    j.adapt.peers = &peer;
-    j.adapt.n_peers = 1;
+    struct tk_peer peer;
+    struct tm_model *twin = offer_twin(&j, TP_TARGET_GPU, &peer);
     j.adapt.probe = j.b.train_set;
     j.adapt.probe.n = 20;
     j.adapt.checkpoint = stop;
