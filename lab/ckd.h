@@ -16,7 +16,8 @@ enum {
     TL_CKD_HOPS = 6,
     TL_CKD_TRANSFERS = 24,
     TL_CKD_BUDGETS = 8,
-    TL_CKD_SEEDS = 16
+    TL_CKD_SEEDS = 16,
+    TL_CKD_FOLDS = 20
 };
 
 /* "v100+k80>mi50": sources, then targets one after another. */
@@ -58,6 +59,8 @@ struct tl_ckd_opts {
     uint32_t seeds;
     uint32_t per_task; /* programs of a training task */
     double tune;       /* > 0: instead of the test tasks, so large a share of the training tasks is tested */
+    uint32_t folds;    /* > 0: instead, every task is tested in one of so many runs of each seed; every training task with
+                          tune > 0, which says nothing more then */
     struct tk_learn_opts source, scratch, fine, cl, kd; /* train.seed and threads are set by the run */
     struct tk_meta_opts meta;                           /* of the cold start */
     int threads;
@@ -79,7 +82,8 @@ struct tl_ckd_data {
     struct tl_ckd_hardware hw[TL_CKD_HARDWARE];
     uint64_t digest;
 };
-int tl_ckd_data_read(const struct tl_ckd_opts *o, const struct tl_ckd_transfer *t, struct tl_ckd_data *d,
+/* fold: 0, or below o->folds: which of them is tested. */
+int tl_ckd_data_read(const struct tl_ckd_opts *o, const struct tl_ckd_transfer *t, uint32_t fold, struct tl_ckd_data *d,
                      struct tp_err *e);
 void tl_ckd_data_free(struct tl_ckd_data *d);
 /* Of each task of the pool the share `budget`, rounded, at least two: the first by a draw of `seed`. out[n_train]. */
@@ -111,11 +115,13 @@ int tl_ckd_cell_write(const char *path, const char *settings, const struct tl_ck
 
 struct tl_ckd_results {
     const struct tl_ckd_opts *o;
-    /* [transfer][hop][method][budget][seed]; methods without a budget stand at 0, scratch on everything at n_budgets */
+    /* [transfer][hop][method][budget][run]; methods without a budget stand at 0, scratch on everything at n_budgets */
     struct tl_ckd_cell *cell;
 };
+/* A run is a seed, or a fold of one: the folds of a seed stand together. */
+uint32_t tl_ckd_runs(const struct tl_ckd_opts *o);
 struct tl_ckd_cell *tl_ckd_at(const struct tl_ckd_results *r, uint32_t transfer, uint32_t hop, enum tl_ckd_method m,
-                              uint32_t budget, uint32_t seed);
+                              uint32_t budget, uint32_t run);
 int tl_ckd_run(const struct tl_ckd_opts *o, struct tl_ckd_results *r, struct tp_err *e);
 void tl_ckd_results_free(struct tl_ckd_results *r);
 

@@ -57,6 +57,12 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static void sort(struct keys *k)
+{
+    if (k->n)
+        qsort(k->key, k->n, sizeof *k->key, by_text);
+}
+
 static bool has(const struct keys *k, const char *key)
 {
     return k->n && bsearch(&key, k->key, k->n, sizeof *k->key, by_text);
@@ -78,13 +84,16 @@ static double place(const char *key)
     return (double)(tl_digest(TL_DIGEST, key, strlen(key)) >> 11) * 0x1p-53;
 }
 
-/* For tuning: training tasks that are tested instead, and the test tasks out of the way. */
-static int add_tuning(const struct tl_corpus *c, double share, const struct keys *test, struct keys *tuning)
+/* Tasks whose places are in [from, to), but those of `out`. */
+static int add_placed(const struct tl_corpus *c, double from, double to, const struct keys *out, struct keys *placed)
 {
     int rc = 0;
-    for (uint32_t t = 0; t < c->n_tasks && rc == 0; t++)
-        if (place(c->tasks[t].workload_key) < share && !has(test, c->tasks[t].workload_key))
-            rc = append(tuning, c->tasks[t].workload_key);
+    for (uint32_t t = 0; t < c->n_tasks && rc == 0; t++) {
+        const char *key = c->tasks[t].workload_key;
+        const double at = place(key);
+        if (at >= from && at < to && !has(out, key))
+            rc = append(placed, key);
+    }
     return rc;
 }
 
@@ -135,32 +144,30 @@ static int make_split(const struct tl_ckd_opts *o, struct tl_ckd_hardware *h, co
 
 /* ---- a transfer ---- */
 
-int tl_ckd_data_read(const struct tl_ckd_opts *o, const struct tl_ckd_transfer *t, struct tl_ckd_data *d,
+int tl_ckd_data_read(const struct tl_ckd_opts *o, const struct tl_ckd_transfer *t, uint32_t fold, struct tl_ckd_data *d,
                      struct tp_err *e)
 {
-    struct keys own[TL_CKD_HARDWARE] = {{0}}, out = {0}, tuning = {0};
+    struct keys own[TL_CKD_HARDWARE] = {{0}}, out = {0}, placed = {0};
+    const double from = o->folds ? (double)fold / o->folds : 0, to = o->folds ? (fold + 1.0) / o->folds : o->tune;
     int rc = 0;
     *d = (struct tl_ckd_data){.transfer = t, .digest = TL_DIGEST};
     for (uint32_t i = 0; i < t->n && rc == 0; i++) {
         memcpy(d->hw[i].name, t->hardware[i], TL_CKD_NAME);
-        rc = read_keys(o->data, t->hardware[i], &own[i], e);
+        rc = o->folds && !(o->tune > 0) ? 0 : read_keys(o->data, t->hardware[i], &own[i], e);
         for (size_t k = 0; k < own[i].n && rc == 0; k++)
             rc = append(&out, own[i].key[k]);
         rc = rc ? rc : read_logs(o->data, &d->hw[i], e);
     }
-    if (rc == 0)
-        qsort(out.key, out.n, sizeof *out.key, by_text);
-    for (uint32_t i = 0; i < t->n && rc == 0 && o->tune > 0; i++)
-        rc = add_tuning(d->hw[i].corpus, o->tune, &out, &tuning);
-    if (rc == 0 && o->tune > 0) {
-        qsort(tuning.key, tuning.n, sizeof *tuning.key, by_text);
-        for (size_t k = 0; k < tuning.n && rc == 0; k++)
-            rc = append(&out, tuning.key[k]);
-        qsort(out.key, out.n, sizeof *out.key, by_text);
-    }
+    sort(&out);
+    for (uint32_t i = 0; i < t->n && rc == 0 && to > 0; i++)
+        rc = add_placed(d->hw[i].corpus, from, to, &out, &placed);
+    sort(&placed);
+    for (size_t k = 0; k < placed.n && rc == 0; k++)
+        rc = append(&out, placed.key[k]);
+    sort(&out);
     for (uint32_t i = 0; i < t->n && rc == 0; i++) {
         struct tl_ckd_hardware *h = &d->hw[i];
-        if ((rc = make_split(o, h, &out, o->tune > 0 ? &tuning : &own[i], e)) == 0) {
+        if ((rc = make_split(o, h, &out, to > 0 ? &placed : &own[i], e)) == 0) {
             const uint64_t digest = tl_export_digest(&h->split);
             d->digest = tl_digest(d->digest, &digest, sizeof digest);
         }
@@ -168,7 +175,7 @@ int tl_ckd_data_read(const struct tl_ckd_opts *o, const struct tl_ckd_transfer *
     for (uint32_t i = 0; i < t->n; i++)
         tl_keys_free(own[i].key, own[i].n);
     tl_keys_free(out.key, out.n);
-    tl_keys_free(tuning.key, tuning.n);
+    tl_keys_free(placed.key, placed.n);
     if (rc)
         tl_ckd_data_free(d);
     return rc == -TP_E_NO_MEMORY ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the data of %s", t->name) : rc;

@@ -23,6 +23,8 @@ static const char usage[] =
     "  --seeds N (3)           1 to N\n"
     "  --per-task N (100)      seeded sample of N distinct programs of each training task\n"
     "  --tune X                score on so large a share of the training tasks instead; the test tasks are not used\n"
+    "  --folds N               instead test every task, with models that were made without it: N runs a seed, each\n"
+    "                          without another Nth of all tasks; with --tune every training task\n"
     "  --out DIR               write ckd.json, ckd.md, plots, and every finished cell, which is then not made again\n"
     "  --set KEY=VALUE,...     cl.lr, cl.epochs, cl.steps, cl.beta, cl.worth, cl.rate, cl.period, cl.list, cl.last,\n"
     "                          the same of kd, kd.lambda, and of source, scratch, fine\n"
@@ -179,6 +181,7 @@ int tl_ckd_main(int argc, char **argv)
         TL_NUMBER("seeds", &o.seeds, 1, TL_CKD_SEEDS),
         TL_NUMBER("per-task", &o.per_task, 2, 1e9),
         TL_NUMBER("tune", &o.tune, 0.01, 0.9),
+        TL_NUMBER("folds", &o.folds, 2, TL_CKD_FOLDS),
         TL_NUMBER("threads", &o.threads, 1, 256),
     };
     defaults(&o);

@@ -1,4 +1,5 @@
-/* Tables, JSON and plots of `lab ckd`. Differences are paired by test task and seed. */
+/* Tables, JSON and plots of `lab ckd`. Differences are paired by test task and seed; the tasks of a seed's folds are
+ * one list. */
 #include "lab/ckd.h"
 #include "lab/cli.h"
 #include "lab/svg.h"
@@ -24,9 +25,9 @@ struct source {
     uint32_t hw;
 };
 
-static const struct tl_ckd_scores *scores(const struct source *s, uint32_t seed)
+static const struct tl_ckd_scores *scores(const struct source *s, uint32_t run)
 {
-    const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
+    const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, run);
     return c->done && c->score[s->role][s->hw].n ? &c->score[s->role][s->hw] : NULL;
 }
 
@@ -40,28 +41,53 @@ struct figure {
     struct tm_interval interval;
 };
 
+/* Of seed 0's runs: how many tasks; 0 if one of them has none. */
+static uint32_t tasks(const struct source *s)
+{
+    const uint32_t folds = tl_ckd_runs(s->r->o) / s->r->o->seeds;
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < folds; f++) {
+        const struct tl_ckd_scores *x = scores(s, f);
+        if (!x)
+            return 0;
+        n += x->n;
+    }
+    return n;
+}
+
+/* A run's differences, in `to`; how many, or -1: not the same tasks. b may be NULL. */
+static int differences(const struct source *a, const struct source *b, enum field f, uint32_t run, double *to)
+{
+    const struct tl_ckd_scores *x = scores(a, run), *y = b ? scores(b, run) : x;
+    if (!x || !y || x->n != y->n)
+        return -1;
+    for (uint32_t i = 0; i < x->n; i++)
+        to[i] = values(x, f)[i] - (b ? values(y, f)[i] : 0);
+    return (int)x->n;
+}
+
 /* Mean over seeds and tasks of a, less b's where b is given. */
 static int figure(const struct source *a, const struct source *b, enum field f, struct figure *out)
 {
-    const struct tl_ckd_scores *first = scores(a, 0);
-    const uint32_t n = first ? first->n : 0, seeds = a->r->o->seeds;
-    double *v = tm_alloc((size_t)n * seeds, sizeof *v), sum = 0, counted = 0;
+    const uint32_t n = tasks(a), runs = tl_ckd_runs(a->r->o), seeds = a->r->o->seeds;
+    const size_t all = (size_t)n * seeds;
+    double *v = tm_alloc(all, sizeof *v), sum = 0, counted = 0;
+    size_t done = 0;
     *out = (struct figure){NAN, {NAN, NAN}};
     if (!v)
         return -TP_E_NO_MEMORY;
-    for (uint32_t s = 0; s < seeds && n; s++) {
-        const struct tl_ckd_scores *x = scores(a, s), *y = b ? scores(b, s) : x;
-        if (!x || !y || x->n != n || y->n != n) {
-            counted = 0;
+    for (uint32_t run = 0; run < runs && n; run++) {
+        const struct tl_ckd_scores *x = scores(a, run);
+        const int got = x && x->n <= all - done ? differences(a, b, f, run, v + done) : -1;
+        if (got < 0)
             break;
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            const double d = values(x, f)[i] - (b ? values(y, f)[i] : 0);
-            v[s * n + i] = d;
-            sum += isnan(d) ? 0 : d;
-            counted += !isnan(d);
-        }
+        done += (size_t)got;
     }
+    for (size_t i = 0; i < all && done == all; i++)
+        if (!isnan(v[i])) {
+            sum += v[i];
+            counted++;
+        }
     int rc = 0;
     if (counted > 0) {
         out->value = sum / counted;
@@ -86,12 +112,12 @@ static double budget_of(const struct tl_ckd_opts *o, uint32_t b)
     return b < o->n_budgets ? o->budget[b] : 1;
 }
 
-/* Mean over seeds of a number of the cells. */
+/* Mean over runs of a number of the cells. */
 static double number(const struct source *s, size_t offset)
 {
     double sum = 0, n = 0;
-    for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
-        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
+    for (uint32_t run = 0; run < tl_ckd_runs(s->r->o); run++) {
+        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, run);
         double v;
         memcpy(&v, (const char *)c + offset, sizeof v);
         if (c->done && !isnan(v)) {
@@ -315,14 +341,14 @@ static int gate_row(struct source *s, const void *arg, struct tp_buf *b)
 {
     (void)arg;
     put_name(b, s);
-    for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
-        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
-        tp_buf_printf(b, "%s%s", seed ? ", " : " ", c->done ? tk_gate_name((enum tk_gate)c->gate) : "");
+    for (uint32_t run = 0; run < tl_ckd_runs(s->r->o); run++) {
+        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, run);
+        tp_buf_printf(b, "%s%s", run ? ", " : " ", c->done ? tk_gate_name((enum tk_gate)c->gate) : "");
     }
     tp_buf_puts(b, " |");
-    for (uint32_t seed = 0; seed < s->r->o->seeds; seed++) {
-        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, seed);
-        tp_buf_printf(b, "%s%s", seed ? ", " : " ",
+    for (uint32_t run = 0; run < tl_ckd_runs(s->r->o); run++) {
+        const struct tl_ckd_cell *c = tl_ckd_at(s->r, s->transfer, s->hop, s->method, s->budget, run);
+        tp_buf_printf(b, "%s%s", run ? ", " : " ",
                       c->done && !isnan(c->rival) ? tk_rival_name((enum tk_rival)c->rival) : "none");
         if (c->done && !isnan(c->peer))
             tp_buf_printf(b, " (%s)", s->r->o->transfer[s->transfer].hardware[(uint32_t)c->peer]);
@@ -350,8 +376,11 @@ static int gate(const struct tl_ckd_results *r, struct tp_buf *b)
 
 int tl_ckd_markdown(const struct tl_ckd_results *r, struct tp_buf *b)
 {
-    tp_buf_printf(b, "%u seeds, at most %u programs of each training task.%s\n\n", r->o->seeds, r->o->per_task,
-                  r->o->tune > 0 ? " Tuning: scored on training tasks that were held out." : "");
+    tp_buf_printf(b, "%u seeds, at most %u programs of each training task.%s", r->o->seeds, r->o->per_task,
+                  r->o->tune > 0 ? " Tuning: the test tasks are not used." : "");
+    if (r->o->folds)
+        tp_buf_printf(b, " Every task is tested once, by models that learned from the other folds of %u.", r->o->folds);
+    tp_buf_puts(b, "\n\n");
     return figures(r, b) || gains(r, b) || forgetting(r, b) || gate(r, b) || b->oom ? -TP_E_NO_MEMORY : 0;
 }
 
@@ -395,8 +424,8 @@ static int cell_json(const struct source *of, struct tp_buf *b, bool first)
 int tl_ckd_json(const struct tl_ckd_results *r, struct tp_buf *b)
 {
     bool first = true;
-    tp_buf_printf(b, "{\"seeds\": %u, \"per_task\": %u, \"tune\": %g, \"rows\": [", r->o->seeds, r->o->per_task,
-                  r->o->tune);
+    tp_buf_printf(b, "{\"seeds\": %u, \"per_task\": %u, \"tune\": %g, \"folds\": %u, \"rows\": [", r->o->seeds,
+                  r->o->per_task, r->o->tune, r->o->folds);
     for (uint32_t t = 0; t < r->o->n_transfers; t++)
         for (uint32_t h = 0; h < r->o->transfer[t].n - r->o->transfer[t].n_sources; h++)
             for (uint32_t g = 0; g <= r->o->n_budgets; g++)

@@ -41,17 +41,22 @@ bool tl_ckd_wants(const struct tl_ckd_opts *o, enum tl_ckd_method m)
     return o->methods ? tl_listed(o->methods, tl_ckd_method_name(m)) : !ablation(m);
 }
 
-struct tl_ckd_cell *tl_ckd_at(const struct tl_ckd_results *r, uint32_t transfer, uint32_t hop, enum tl_ckd_method m,
-                              uint32_t budget, uint32_t seed)
+uint32_t tl_ckd_runs(const struct tl_ckd_opts *o)
 {
-    return &r->cell[(((transfer * TL_CKD_HOPS + hop) * TL_CKD_METHOD_COUNT + m) * (TL_CKD_BUDGETS + 1) + budget) *
-                        TL_CKD_SEEDS +
-                    seed];
+    return o->seeds * (o->folds ? o->folds : 1);
+}
+
+struct tl_ckd_cell *tl_ckd_at(const struct tl_ckd_results *r, uint32_t transfer, uint32_t hop, enum tl_ckd_method m,
+                              uint32_t budget, uint32_t run)
+{
+    return &r->cell[(((transfer * TL_CKD_HOPS + hop) * TL_CKD_METHOD_COUNT + m) * (r->o->n_budgets + 1) + budget) *
+                        (size_t)tl_ckd_runs(r->o) +
+                    run];
 }
 
 static size_t cells(const struct tl_ckd_opts *o)
 {
-    return (size_t)o->n_transfers * TL_CKD_HOPS * TL_CKD_METHOD_COUNT * (TL_CKD_BUDGETS + 1) * TL_CKD_SEEDS;
+    return (size_t)o->n_transfers * TL_CKD_HOPS * TL_CKD_METHOD_COUNT * (o->n_budgets + 1) * tl_ckd_runs(o);
 }
 
 void tl_ckd_results_free(struct tl_ckd_results *r)
@@ -248,12 +253,12 @@ static int keep(const struct tl_ckd_here *k, enum tl_ckd_method m, const char *m
 
 struct place {
     struct tl_ckd_results *r;
-    uint32_t transfer, budget, seed;
+    uint32_t transfer, budget, run;
 };
 
 static struct tl_ckd_cell *at(const struct place *p, const struct tl_ckd_here *k, enum tl_ckd_method m)
 {
-    return tl_ckd_at(p->r, p->transfer, k->hop, m, p->budget, p->seed);
+    return tl_ckd_at(p->r, p->transfer, k->hop, m, p->budget, p->run);
 }
 
 static void set_peers(struct tl_ckd_here *k, const struct line *line)
@@ -434,6 +439,25 @@ static int hops(struct tl_ckd_here *k, const struct place *p, struct tp_err *e)
     return rc;
 }
 
+static int fold(const struct tl_ckd_opts *o, struct tl_ckd_results *r, uint32_t transfer, uint32_t f, struct tp_err *e)
+{
+    struct tl_ckd_data d;
+    int rc = tl_ckd_data_read(o, &o->transfer[transfer], f, &d, e);
+    if (rc)
+        return rc;
+    for (uint32_t s = 0; s < o->seeds && rc == 0; s++)
+        for (uint32_t b = 0; b <= o->n_budgets && rc == 0; b++) {
+            struct tl_ckd_here k = {.o = o,
+                                    .d = &d,
+                                    .run = {.seed = s + 1, .threads = o->threads},
+                                    .budget = b < o->n_budgets ? o->budget[b] : 1};
+            const struct place p = {r, transfer, b, s * (o->folds ? o->folds : 1) + f};
+            rc = hops(&k, &p, e);
+        }
+    tl_ckd_data_free(&d);
+    return rc;
+}
+
 int tl_ckd_run(const struct tl_ckd_opts *o, struct tl_ckd_results *r, struct tp_err *e)
 {
     const size_t n = cells(o);
@@ -441,21 +465,9 @@ int tl_ckd_run(const struct tl_ckd_opts *o, struct tl_ckd_results *r, struct tp_
     *r = (struct tl_ckd_results){.o = o, .cell = calloc(n, sizeof *r->cell)};
     if (!r->cell)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for cells");
-    for (uint32_t t = 0; t < o->n_transfers && rc == 0; t++) {
-        struct tl_ckd_data d;
-        if ((rc = tl_ckd_data_read(o, &o->transfer[t], &d, e)))
-            break;
-        for (uint32_t s = 0; s < o->seeds && rc == 0; s++)
-            for (uint32_t b = 0; b <= o->n_budgets && rc == 0; b++) {
-                struct tl_ckd_here k = {.o = o,
-                                        .d = &d,
-                                        .run = {.seed = s + 1, .threads = o->threads},
-                                        .budget = b < o->n_budgets ? o->budget[b] : 1};
-                const struct place p = {r, t, b, s};
-                rc = hops(&k, &p, e);
-            }
-        tl_ckd_data_free(&d);
-    }
+    for (uint32_t t = 0; t < o->n_transfers; t++)
+        for (uint32_t f = 0; f < (o->folds ? o->folds : 1) && rc == 0; f++)
+            rc = fold(o, r, t, f, e);
     if (rc)
         tl_ckd_results_free(r);
     return rc;

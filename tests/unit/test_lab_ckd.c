@@ -88,7 +88,7 @@ START_TEST(what_one_hardware_tests_no_other_trains_on)
     struct tp_err e;
     folder(dir);
     ck_assert_int_eq(tl_ckd_transfer_parse("a>b", &t, &e), 0);
-    ck_assert_msg(tl_ckd_data_read(&o, &t, &d, &e) == 0, "%s", e.detail);
+    ck_assert_msg(tl_ckd_data_read(&o, &t, 0, &d, &e) == 0, "%s", e.detail);
     for (int h = 0; h < 2; h++) {
         const struct tl_split *s = &d.hw[h].split;
         ck_assert_uint_eq(s->n_train, (TASKS - 2) * PROGRAMS);
@@ -102,7 +102,7 @@ START_TEST(what_one_hardware_tests_no_other_trains_on)
     tl_ckd_data_free(&d);
     /* tuning: test tasks are gone altogether, training tasks are tested */
     o.tune = 0.4;
-    ck_assert_msg(tl_ckd_data_read(&o, &t, &d, &e) == 0, "%s", e.detail);
+    ck_assert_msg(tl_ckd_data_read(&o, &t, 0, &d, &e) == 0, "%s", e.detail);
     ck_assert(d.digest != digest);
     ck_assert_uint_gt(d.hw[0].split.n_test, 0);
     ck_assert_uint_eq(d.hw[0].split.n_test, d.hw[1].split.n_test);
@@ -111,7 +111,7 @@ START_TEST(what_one_hardware_tests_no_other_trains_on)
         ck_assert(strcmp(key_of(&d.hw[0], d.hw[0].split.test[i]), "[\"task1\", 17]"));
     tl_ckd_data_free(&d);
     ck_assert_int_eq(tl_ckd_transfer_parse("a>c", &t, &e), 0);
-    ck_assert_int_lt(tl_ckd_data_read(&o, &t, &d, &e), 0);
+    ck_assert_int_lt(tl_ckd_data_read(&o, &t, 0, &d, &e), 0);
     remove_folder(dir);
 }
 END_TEST
@@ -127,7 +127,7 @@ START_TEST(a_sample_takes_its_share_of_every_task)
     size_t n, m;
     folder(dir);
     ck_assert_int_eq(tl_ckd_transfer_parse("a>b", &t, &e), 0);
-    ck_assert_int_eq(tl_ckd_data_read(&o, &t, &d, &e), 0);
+    ck_assert_int_eq(tl_ckd_data_read(&o, &t, 0, &d, &e), 0);
     const struct tl_ckd_hardware *h = &d.hw[1];
     ck_assert_int_eq(tl_ckd_sample(h, 0.1, 1, a, &n, &e), 0);
     ck_assert_uint_eq(n, (TASKS - 2) * PROGRAMS / 10);
@@ -259,6 +259,69 @@ START_TEST(every_method_makes_its_cell_and_kept_cells_are_the_same)
 }
 END_TEST
 
+START_TEST(folds_test_every_task_once_and_count_as_one_list)
+{
+    char dir[] = "/tmp/lab-ckd-XXXXXX";
+    struct tl_ckd_opts o = {.data = dir,
+                            .budget = {0.2},
+                            .n_budgets = 1,
+                            .seeds = 2,
+                            .folds = 3,
+                            .n_transfers = 1,
+                            .threads = 1,
+                            .quiet = true,
+                            .per_task = 20,
+                            .methods = "zero-shot,scratch"};
+    struct tl_ckd_data d;
+    struct tl_ckd_results r;
+    struct tp_buf json = {0};
+    struct tp_err e;
+    uint32_t tested[TASKS] = {0}, tasks = 0;
+    double pairwise = 0;
+    folder(dir);
+    ck_assert_int_eq(tl_ckd_transfer_parse("a>b", &o.transfer[0], &e), 0);
+    for (uint32_t f = 0; f < o.folds; f++) {
+        ck_assert_msg(tl_ckd_data_read(&o, &o.transfer[0], f, &d, &e) == 0, "%s", e.detail);
+        const struct tl_split *a = &d.hw[0].split, *b = &d.hw[1].split;
+        ck_assert_uint_eq(b->n_test / PROGRAMS + b->n_train / 20, TASKS); /* every task on one side */
+        for (size_t i = 0; i < b->n_test; i += PROGRAMS)
+            tested[d.hw[1].corpus->programs[b->program[b->test[i]]].task]++;
+        for (size_t i = 0; i < a->n_train; i++)
+            for (size_t k = 0; k < b->n_test; k += PROGRAMS)
+                ck_assert_str_ne(key_of(&d.hw[0], a->train[i]), key_of(&d.hw[1], b->test[k]));
+        tl_ckd_data_free(&d);
+    }
+    for (int t = 0; t < TASKS; t++)
+        ck_assert_uint_eq(tested[t], 1);
+    o.tune = 0.5; /* training tasks only */
+    ck_assert_int_eq(tl_ckd_data_read(&o, &o.transfer[0], 0, &d, &e), 0);
+    ck_assert_uint_eq(d.hw[1].split.n_test / PROGRAMS + d.hw[1].split.n_train / 20, TASKS - 2);
+    tl_ckd_data_free(&d);
+    o.tune = 0;
+    tk_scratch_defaults(&o.source);
+    tk_cl_defaults(&o.cl);
+    tk_kd_defaults(&o.kd);
+    quick(&o.source);
+    o.scratch = o.fine = o.source;
+    ck_assert_msg(tl_ckd_run(&o, &r, &e) == 0, "%s", e.detail);
+    for (uint32_t run = 0; run < tl_ckd_runs(&o); run++) {
+        const struct tl_ckd_scores *s = &tl_ckd_at(&r, 0, 0, TL_CKD_SCRATCH, 0, run)->score[TL_CKD_AC][1];
+        tasks += s->n;
+        for (uint32_t i = 0; i < s->n; i++)
+            pairwise += s->pairwise[i];
+    }
+    ck_assert_uint_eq(tasks, 2 * TASKS);
+    ck_assert_int_eq(tl_ckd_json(&r, &json), 0);
+    json_t *j = json_loadb(json.p, json.n, 0, NULL), *row = json_array_get(json_object_get(j, "rows"), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "method")), "scratch");
+    ck_assert_double_eq_tol(json_number_value(json_object_get(row, "ac_b_pairwise")), pairwise / tasks, 1e-6);
+    json_decref(j);
+    tp_buf_free(&json);
+    tl_ckd_results_free(&r);
+    remove_folder(dir);
+}
+END_TEST
+
 START_TEST(cells_are_read_back_for_the_same_settings_alone)
 {
     char path[] = "/tmp/lab-ckd-cell-XXXXXX";
@@ -298,7 +361,7 @@ START_TEST(multi_task_models_share_all_but_their_heads)
     const struct tk_run run = {.seed = 1, .threads = 1};
     folder(dir);
     ck_assert_int_eq(tl_ckd_transfer_parse("a>b", &t, &e), 0);
-    ck_assert_int_eq(tl_ckd_data_read(&o, &t, &d, &e), 0);
+    ck_assert_int_eq(tl_ckd_data_read(&o, &t, 0, &d, &e), 0);
     const struct tk_set set[2] = {{d.hw[0].split.d, d.hw[0].split.train, d.hw[0].split.n_train},
                                   {d.hw[1].split.d, d.hw[1].split.train, 40}};
     tk_scratch_defaults(&learn);
@@ -325,6 +388,7 @@ int main(void)
     tcase_add_test(c, what_one_hardware_tests_no_other_trains_on);
     tcase_add_test(c, a_sample_takes_its_share_of_every_task);
     tcase_add_test(c, every_method_makes_its_cell_and_kept_cells_are_the_same);
+    tcase_add_test(c, folds_test_every_task_once_and_count_as_one_list);
     tcase_add_test(c, cells_are_read_back_for_the_same_settings_alone);
     tcase_add_test(c, multi_task_models_share_all_but_their_heads);
     suite_add_tcase(suite, c);
