@@ -59,8 +59,8 @@ struct tl_ckd_opts {
     uint32_t seeds;
     uint32_t per_task; /* programs of a training task */
     double tune;       /* > 0: instead of the test tasks, so large a share of the training tasks is tested */
-    uint32_t folds;    /* > 0: instead, every task is tested in one of so many runs of each seed; every training task with
-                          tune > 0, which says nothing more then */
+    uint32_t folds; /* > 0: instead, every task is tested in one of so many runs of each seed; every training task with
+                       tune > 0, which says nothing more then */
     struct tk_learn_opts source, scratch, fine, cl, kd; /* train.seed and threads are set by the run */
     struct tk_meta_opts meta;                           /* of the cold start */
     int threads;
