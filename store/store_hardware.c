@@ -55,13 +55,30 @@ static int find(struct st_db *db, const char *name, int64_t *id, char family[ST_
     return rc;
 }
 
-static int refuse_move(struct st_db *db, const char *name, struct tp_err *e)
+/* 1 when the statement finds a row of hardware id. */
+static int has(struct st_db *db, enum st_sql what, int64_t id, struct tp_err *e)
+{
+    int64_t one;
+    struct st_q q = st_q_begin(db, what);
+    st_q_int(&q, id);
+    return st_q_first(&q, &one, e);
+}
+
+/* Models belong to a family; programs were made, and measured, for one kind. */
+static int refuse_move(struct st_db *db, const char *name, int64_t id, bool kind, struct tp_err *e)
 {
     int64_t one;
     struct st_q q = st_q_begin(db, ST_SQL_W_HW_HAS_MODEL);
     st_q_text(&q, name);
     int rc = st_q_first(&q, &one, e);
-    return rc > 0 ? tp_fail(e, TP_E_CONFLICT, "family and kind of \"%.63s\" cannot change while it has models", name)
+    if (rc > 0)
+        return tp_fail(e, TP_E_CONFLICT, "family and kind of \"%.63s\" cannot change while it has models", name);
+    if (rc == 0 && kind && (rc = has(db, ST_SQL_W_HW_HAS_DATA, id, e)) == 0)
+        rc = has(db, ST_SQL_W_HW_HAS_CANDIDATE, id, e);
+    return rc > 0 ? tp_fail(e, TP_E_CONFLICT,
+                            "the kind of \"%.63s\" cannot change while it has measurements or candidates: register "
+                            "another hardware, or purge this one",
+                            name)
                   : rc;
 }
 
@@ -103,9 +120,10 @@ static int put(struct st_db *db, void *arg, struct tp_err *e)
     if (rc < 0)
         return rc;
     bool exists = rc > 0;
-    if (exists && (strcmp(family, h->family) || strcmp(kind, h->kind)) && (rc = refuse_move(db, h->name, e)) < 0)
+    const bool moves = !exists || strcmp(family, h->family), turns = !exists || strcmp(kind, h->kind);
+    if (exists && (moves || turns) && (rc = refuse_move(db, h->name, id, turns, e)) < 0)
         return rc;
-    if ((!exists || strcmp(family, h->family) || strcmp(kind, h->kind)) && (rc = settle_family(db, h, e)) < 0)
+    if ((moves || turns) && (rc = settle_family(db, h, e)) < 0)
         return rc;
     struct st_q q = st_q_begin(db, exists ? ST_SQL_W_HW_UPDATE : ST_SQL_W_HW_INSERT);
     st_q_text(&q, h->name);
@@ -242,18 +260,13 @@ static int purge_step(struct st_db *db, void *arg, struct tp_err *e)
 static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
 {
     struct purge *p = arg;
-    int64_t id, one;
+    int64_t id;
     char family[ST_ID_MAX + 1], kind[16];
     int rc = find(db, p->name, &id, family, kind, e);
     if (rc <= 0)
         return rc < 0 ? rc : unknown(e, p->name);
-    if (!p->all) {
-        struct st_q q = st_q_begin(db, ST_SQL_W_HW_HAS_DATA);
-        st_q_int(&q, id);
-        if ((rc = st_q_first(&q, &one, e)) != 0)
-            return rc < 0 ? rc
-                          : tp_fail(e, TP_E_CONFLICT, "\"%.63s\" has measurements; purge deletes them too", p->name);
-    }
+    if (!p->all && (rc = has(db, ST_SQL_W_HW_HAS_DATA, id, e)) != 0)
+        return rc < 0 ? rc : tp_fail(e, TP_E_CONFLICT, "\"%.63s\" has measurements; purge deletes them too", p->name);
     while ((rc = purge_task(db, id, e)) > 0) /* came in between the steps */
         ;
     do

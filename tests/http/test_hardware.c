@@ -205,6 +205,23 @@ START_TEST(delete_refuses_measurements_and_purge_removes_them)
 }
 END_TEST
 
+START_TEST(a_kind_stays_while_programs_were_made_for_it)
+{
+    static const char gpu[] = "{\"target\": \"cuda -arch=sm_80\"}", cpu[] = "{\"target\": \"llvm\", \"kind\": \"cpu\"}";
+    static const char *const routes[] = {"candidates", "measurements"};
+    for (size_t i = 0; i < 2; i++) {
+        bb_status(bb_json("PUT", gpu, "/v1/hardware/turned"), 201);
+        bb_status(bb_json("PUT", cpu, "/v1/hardware/turned"), 200);
+        struct bb_text t = bb_records(0, 10);
+        bb_status(bb_lines(t.p, t.n, "/v1/hardware/turned/%s", routes[i]), 200);
+        bb_problem(bb_json("PUT", gpu, "/v1/hardware/turned"), 409, "conflict");
+        ck_assert_str_eq(tc_str(bb_get("/v1/hardware/turned")->json, "/kind"), "cpu");
+        bb_status(bb_json("PUT", "{\"target\": \"llvm\", \"family\": \"other\"}", "/v1/hardware/turned"), 200);
+        bb_delete("/v1/hardware/turned?purge=true");
+    }
+}
+END_TEST
+
 START_TEST(delete_of_empty_hardware_works)
 {
     bb_put_hardware("empty");
@@ -319,6 +336,7 @@ int main(void)
     tcase_add_test(tc, unknown_hardware_is_404_everywhere);
     tcase_add_test(tc, counts_follow_the_measurements);
     tcase_add_test(tc, delete_refuses_measurements_and_purge_removes_them);
+    tcase_add_test(tc, a_kind_stays_while_programs_were_made_for_it);
     tcase_add_test(tc, delete_of_empty_hardware_works);
     tcase_add_test(tc, list_pages_through_all_by_name);
     tcase_add_test(tc, malformed_pages_are_400);
