@@ -127,8 +127,8 @@ int st_candidate_measured(struct st_db *db, const struct st_measured *x, struct 
         return 0;
     if (c.repeat > 1 && (rc = measured(db, x->hardware, x->program, &n, e)) < 0)
         return rc;
-    if (!x->fresh && n < c.repeat && x->agent && (rc = leased_by(db, c.lease, x->agent, e)) <= 0)
-        return rc; /* an agent says again what is known; another one is measuring once more */
+    if (!x->fresh && n < c.repeat && (!x->agent || (rc = leased_by(db, c.lease, x->agent, e)) <= 0))
+        return rc; /* somebody says again what is known; the one with the lease is measuring once more */
     enum st_candidate_state to = c.state == ST_LEASED ? ST_SELECTED : c.state;
     if (n >= c.repeat)
         to = ST_MEASURED;

@@ -209,7 +209,7 @@ START_TEST(repeat_asks_for_that_many_measurements)
 }
 END_TEST
 
-START_TEST(a_duplicate_measurement_closes_a_lease_too)
+START_TEST(a_duplicate_of_somebody_else_leaves_a_lease_alone)
 {
     struct sf_line l = {1, 1, 1e-3, 1};
     sf_post("m1", &l, 1);
@@ -221,8 +221,8 @@ START_TEST(a_duplicate_measurement_closes_a_lease_too)
     char line[1024];
     ck_assert_uint_gt(sf_print(line, sizeof line, l), 0);
     ck_assert_uint_eq(sf_post_text("m1", line).duplicates, 1); /* nobody's */
-    counts_are(0, 1, 0, 0, 0);                                 /* one measurement is still wanted */
-    ck_assert_int_eq(sf_query("SELECT count(*) FROM lease"), 0);
+    counts_are(0, 0, 1, 0, 0);                                 /* one measurement is still wanted */
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM lease"), 1);
 }
 END_TEST
 
@@ -358,7 +358,7 @@ int main(void)
     tcase_add_test(t, a_measurement_moves_a_candidate_on_in_any_state);
     tcase_add_test(t, a_failed_candidate_that_measures_after_all_is_measured);
     tcase_add_test(t, repeat_asks_for_that_many_measurements);
-    tcase_add_test(t, a_duplicate_measurement_closes_a_lease_too);
+    tcase_add_test(t, a_duplicate_of_somebody_else_leaves_a_lease_alone);
     tcase_add_test(t, only_pooled_candidates_are_selected);
     tcase_add_test(t, a_candidate_reads_back_with_all_that_is_known_of_it);
     tcase_add_test(t, lists_are_pages_by_id);
