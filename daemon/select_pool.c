@@ -37,6 +37,8 @@ struct load {
     size_t n_tasks, cap_tasks;
     size_t last_task;
     uint64_t known_below; /* of ts_draw() */
+    uint8_t (*again)[16]; /* hashes of candidates that more than one measurement is wanted of; sorted once all are read */
+    size_t n_again, cap_again;
 };
 
 void td_select_pool_free(struct td_select_pool *p)
@@ -203,6 +205,19 @@ static int seen(struct load *l)
 
 /* ---- walks ---- */
 
+static int by_hash(const void *a, const void *b)
+{
+    return memcmp(a, b, 16);
+}
+
+static int note_again(struct load *l, const uint8_t hash[16])
+{
+    if (tm_grow((void **)&l->again, &l->cap_again, l->n_again + 1, sizeof *l->again) != 0)
+        return -TP_E_NO_MEMORY;
+    memcpy(l->again[l->n_again++], hash, sizeof *l->again);
+    return 0;
+}
+
 static int candidate(void *arg, const struct st_candidate *c, const struct tp_record *rec)
 {
     struct load *l = arg;
@@ -213,6 +228,8 @@ static int candidate(void *arg, const struct st_candidate *c, const struct tp_re
     l->pages++;
     if (at == l->end)
         return 1; /* came in since they were counted */
+    if (c->state == ST_POOLED && c->repeat > 1 && (rc = note_again(l, c->hash)) < 0)
+        return rc;
     rc = add(l, c->task_id, c->hash, rec, c->state != ST_POOLED);
     if (rc < 0)
         return rc;
@@ -252,6 +269,8 @@ static int measured(void *arg, const char *task_id, const uint8_t hash[16], cons
         return 1;
     if (ts_draw(0, hash) > l->known_below)
         return 0;
+    if (l->n_again > 0 && bsearch(hash, l->again, l->n_again, sizeof *l->again, by_hash) != NULL)
+        return 0; /* else it would stand at distance 0 from itself, and never be chosen again */
     rc = add(l, task_id, hash, rec, true);
     return rc < 0 ? rc : seen(l);
 }
@@ -276,7 +295,9 @@ static int walk(struct load *l, struct st_reader *r, const int64_t n[ST_CANDIDAT
     if (rc == 0)
         rc = candidates(l, r, ST_LEASED, n[ST_LEASED], e);
     l->p.n_waiting = l->p.pool.n - l->p.n_candidates;
-    if (rc == 0 && !l->want->bare)
+    if (l->n_again > 0)
+        qsort(l->again, l->n_again, sizeof *l->again, by_hash);
+    if (rc == 0)
         rc = st_training_set(r, l->want->hw->id, INT64_MAX, measured, l, e);
     return rc == 0 ? chunk_end(l) : rc;
 }
@@ -293,7 +314,7 @@ int td_select_pool_load(struct st_reader *r, const struct td_select_want *want, 
     if (rc == 0)
         rc = st_hardware_counts(r, want->hw->id, &counts, e);
     if (rc == 0)
-        rc = walk(&l, r, n, want->bare ? 0 : counts.programs, e);
+        rc = walk(&l, r, n, counts.programs, e);
     if (rc == -TP_E_NO_MEMORY)
         no_memory(e);
     if (rc == -TP_E_CANCELLED)
@@ -308,5 +329,6 @@ int td_select_pool_load(struct st_reader *r, const struct td_select_want *want, 
     free(l.latency);
     free(l.raw);
     free(l.tasks);
+    free(l.again);
     return rc;
 }

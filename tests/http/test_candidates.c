@@ -242,6 +242,36 @@ START_TEST(a_selection_uses_the_model_and_what_is_measured)
 }
 END_TEST
 
+START_TEST(what_is_measured_has_its_seats_whatever_the_method)
+{
+    static const char *const method[] = {"rdu", "random"};
+    for (size_t m = 0; m < 2; m++) {
+        const char *hw = bb_printf("seats-%s", method[m]).p;
+        bb_put_hardware(hw);
+        bb_counts(post(hw, "measurements", bb_records(0, 30)), 30, 0, 0);
+        pool(hw, 30, 30);
+        const json_t *res = chosen(hw, bb_printf("{\"budget\": 6, \"method\": \"%s\"}", method[m]).p);
+        ck_assert_int_eq(tc_int(res, "/known", -1), 30);
+    }
+}
+END_TEST
+
+START_TEST(what_is_wanted_again_is_chosen_among_the_others)
+{
+    bb_put_hardware("anew");
+    bb_counts(post("anew", "measurements", bb_records(0, 40)), 40, 0, 0);
+    bb_counts(post("anew", "candidates?repeat=2", unmeasured(0, 80)), 80, 0, 0);
+    const json_t *res = chosen("anew", "{\"budget\": 40}");
+    ck_assert_int_eq(tc_int(res, "/known", -1), 0);
+    struct bb_reply *r = bb_get("/v1/hardware/anew/candidates?state=selected&limit=100");
+    int again = 0;
+    for (size_t i = 0; i < 40; i++)
+        again += tc_int(r->json, bb_printf("/items/%zu/measurements", i).p, -1) == 1;
+    ck_assert_int_ge(again, 10); /* half of the pool, half of the choice but for chance */
+    ck_assert_int_le(again, 30);
+}
+END_TEST
+
 START_TEST(bad_selections_are_refused)
 {
     static const struct {
@@ -319,6 +349,8 @@ int main(void)
     tcase_add_test(tc, a_fraction_is_of_what_is_pooled_and_rounded_up);
     tcase_add_test(tc, one_seed_chooses_the_same);
     tcase_add_test(tc, a_selection_uses_the_model_and_what_is_measured);
+    tcase_add_test(tc, what_is_measured_has_its_seats_whatever_the_method);
+    tcase_add_test(tc, what_is_wanted_again_is_chosen_among_the_others);
     tcase_add_test(tc, bad_selections_are_refused);
     tcase_add_test(tc, a_waiting_selection_can_be_cancelled_and_an_equal_one_is_the_first);
     tc = bb_case_own(s, "daemons of their own", 60);
