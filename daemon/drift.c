@@ -143,7 +143,7 @@ void td_drift_add(struct td_drift *x, const char *hardware, int64_t model, doubl
     pthread_mutex_unlock(&x->mu);
 }
 
-bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view *out)
+bool td_drift_get(struct td_drift *x, const char *hardware, int64_t model, struct td_drift_view *out)
 {
     const struct track *t;
     bool found;
@@ -152,10 +152,9 @@ bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view
         return false;
     pthread_mutex_lock(&x->mu);
     t = find_locked(x, hardware, false);
-    found = t != NULL && t->programs > 0;
+    found = t != NULL && t->programs > 0 && t->model == model;
     if (found) {
-        *out = (struct td_drift_view){.model = t->model,
-                                      .programs = t->programs,
+        *out = (struct td_drift_view){.programs = t->programs,
                                       .error = median(t, true),
                                       .bias = median(t, false),
                                       .base = t->base,

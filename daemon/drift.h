@@ -20,15 +20,14 @@ void td_drift_free(struct td_drift *x);
 void td_drift_started(struct td_drift *x);
 
 struct td_drift_view {
-    int64_t model;
     int64_t programs; /* compared since it answers */
     double error;     /* NaN before the first */
     double bias;      /* median of ln(measured / predicted): positive = the hardware is slower than predicted */
     double base;      /* the error that it is held to; NaN: not yet told */
     double ratio;     /* error / base, base at least TD_DRIFT_FLOOR; NaN until the window has moved on from base */
 };
-/* false: nothing was compared. x may be NULL. */
-bool td_drift_get(struct td_drift *x, const char *hardware, struct td_drift_view *out);
+/* Of that model, which answers now; false: nothing was compared with it. x may be NULL. */
+bool td_drift_get(struct td_drift *x, const char *hardware, int64_t model, struct td_drift_view *out);
 /* One measurement of hardware: what the model said, what was measured; seconds. */
 void td_drift_add(struct td_drift *x, const char *hardware, int64_t model, double predicted, double measured);
 void td_drift_forget(struct td_drift *x, const char *hardware);

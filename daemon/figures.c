@@ -168,7 +168,7 @@ static bool newest(void *arg, const char *hardware, double *v)
             v[TD_HW_DRIFT] = moves.sum / (double)moves.tasks;
         st_model_clear(&row);
     }
-    if (model != 0 && td_drift_get(from->drift, hardware, &seen) && seen.model == model) {
+    if (model != 0 && td_drift_get(from->drift, hardware, model, &seen)) {
         v[TD_HW_LATENCY_ERROR] = seen.error;
         v[TD_HW_LATENCY_BIAS] = seen.bias;
         v[TD_HW_LATENCY_DRIFT] = seen.ratio;

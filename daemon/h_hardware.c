@@ -57,14 +57,14 @@ static int staleness(struct st_reader *r, const struct st_hardware *h, const str
 }
 
 /* The running comparison of predicted and measured latency, and when the hardware retrains by itself. */
-static void print_watch(struct td_drift *drift, const struct st_hardware *h, struct tp_buf *b)
+static void print_watch(struct td_drift *drift, const struct st_hardware *h, int64_t model, struct tp_buf *b)
 {
     struct td_drift_view v;
     struct td_policy p;
 
     tp_buf_puts(b, ", \"drift\": ");
-    if (td_drift_get(drift, h->name, &v)) {
-        tp_buf_printf(b, "{\"model\": %lld, \"programs\": %lld", (long long)v.model, (long long)v.programs);
+    if (td_drift_get(drift, h->name, model, &v)) {
+        tp_buf_printf(b, "{\"model\": %lld, \"programs\": %lld", (long long)model, (long long)v.programs);
         td_put_num(b, "error_ln", v.error);
         td_put_num(b, "bias_ln", v.bias);
         td_put_num(b, "base_ln", v.base);
@@ -111,8 +111,8 @@ static int print_detail(struct td_drift *drift, struct st_reader *r, const struc
         tp_buf_i64(b, stale);
     else
         tp_buf_puts(b, "null");
-    print_watch(drift, h, b);
     *answers = h->active_model ? h->active_model : kb;
+    print_watch(drift, h, *answers, b);
     return 0;
 }
 

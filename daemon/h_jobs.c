@@ -45,7 +45,7 @@ static int check_kind(struct st_reader *reader, const struct st_hardware *hw, st
     struct td_members m = {0};
     int rc;
 
-    if (strcmp(hw->kind, "cpu") != 0 && strcmp(hw->kind, "gpu") != 0)
+    if (!td_shares_knowledge(hw))
         return tp_fail_at(e, TP_E_BAD_PARAMETER, "/mode",
                           "hardware of kind %s shares no knowledge; mode \"finetune\" is for it", hw->kind);
     rc = td_members_list(reader, hw->family, NULL, &m, e);
@@ -59,19 +59,12 @@ static int check_kind(struct st_reader *reader, const struct st_hardware *hw, st
     return rc;
 }
 
-/* Without a mode: adapt, where the family has knowledge. */
 static int read_mode(struct st_reader *reader, const struct st_hardware *hw, const json_t *body,
                      struct td_train_params *p, struct tp_err *e)
 {
     static const char *const modes[] = {"finetune", "adapt", "pretrain", NULL};
-    int mode = TD_TRAIN_FINETUNE, rc;
-    int64_t kb = 0;
+    int mode = td_shares_knowledge(hw) ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE, rc = td_body_enum(body, "mode", modes, &mode, e);
 
-    rc = st_family_kb(reader, hw->family, &kb, e);
-    if (kb != 0)
-        mode = TD_TRAIN_ADAPT;
-    if (rc == 0)
-        rc = td_body_enum(body, "mode", modes, &mode, e);
     p->mode = (enum td_train_mode)mode;
     return rc == 0 && p->mode != TD_TRAIN_FINETUNE ? check_kind(reader, hw, e) : rc;
 }

@@ -1,6 +1,8 @@
 /* Hardware as handlers share it. */
 #include "daemon/hardware.h"
 
+#include "ckd/gate.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -12,6 +14,11 @@ static enum tp_target_kind kind_of(const char *name)
     if (strcmp(name, "gpu") == 0)
         return TP_TARGET_GPU;
     return strcmp(name, "accelerator") == 0 ? TP_TARGET_ACCELERATOR : TP_TARGET_ANY;
+}
+
+bool td_shares_knowledge(const struct st_hardware *h)
+{
+    return tk_family_default(kind_of(h->kind)) != NULL;
 }
 
 void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out)

@@ -6,6 +6,9 @@
 #include "proto/tclfeat.h"
 #include "store/store.h"
 
+/* Its kind has families that learn from each other. */
+bool td_shares_knowledge(const struct st_hardware *h);
+
 /* kind and descriptor JSON -> *out. Keys that the encoders do not know, and values that are no finite numbers >= 0, are
  * left unknown. */
 void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out);

@@ -4,6 +4,7 @@
 #include "daemon/drift.h"
 #include "daemon/figures.h"
 #include "daemon/fleet.h"
+#include "daemon/hardware.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/train_job.h"
@@ -42,6 +43,7 @@ void td_policy_read(struct td_policy *p, const char *text)
 /* ---- is it time? ---- */
 struct last {
     int64_t value, records;
+    int64_t newest; /* of an automatic retrain: the newest measurement then; else 0 */
 };
 
 static int note_watermark(void *arg, const struct st_model *m)
@@ -57,22 +59,26 @@ static int note_watermark(void *arg, const struct st_model *m)
 
 static int note_retrain(void *arg, const struct st_job *j)
 {
+    struct td_train_params p;
     struct last *l = arg;
 
     if (strcmp(j->kind, "retrain") != 0)
         return 0;
     l->value = j->created;
+    if (td_train_params_read(&p, j->params, NULL) == 0 && p.automatic)
+        l->newest = p.newest;
     return 1;
 }
 
-/* Why it is time: a word for the log; NULL: it is not. */
+/* Why it is time: a word for the log; NULL: it is not. Without a measurement since the last one it would end as that
+ * did. *newest: of the measurements. */
 static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardware *hw, const struct td_policy *p,
-               const char **why, struct tp_err *e)
+               const char **why, int64_t *newest, struct tp_err *e)
 {
     struct last trained = {0}, job = {0};
     struct td_drift_view v;
-    struct st_counts c;
-    int64_t newer = 0;
+    struct st_counts c = {0};
+    int64_t newer = 0, model = hw->active_model;
     int rc;
 
     *why = NULL;
@@ -81,15 +87,19 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
         rc = st_model_list(r, "ac", hw->name, 0, -1, note_watermark, &trained, e);
     if (rc == 0)
         rc = st_job_list(r, NULL, hw->name, 0, -1, note_retrain, &job, e);
-    if (rc != 0 || c.valid < TD_TRAIN_MIN || (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
+    *newest = c.newest_measurement_id;
+    if (rc != 0 || c.valid < TD_TRAIN_MIN || job.newest == *newest ||
+        (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
         return rc;
-    if (p->measurements > 0)
+    if (model == 0)
+        rc = st_family_kb(r, hw->family, &model, e);
+    if (rc == 0 && p->measurements > 0)
         rc = td_measured_since(r, hw->id, trained.value, trained.records, &c, &newer, e);
     if (rc != 0)
         return rc;
     if (p->measurements > 0 && newer >= p->measurements)
         *why = "measurements";
-    else if (p->drift > 0 && td_drift_get(d->drift, hw->name, &v) && v.ratio >= p->drift)
+    else if (p->drift > 0 && td_drift_get(d->drift, hw->name, model, &v) && v.ratio >= p->drift)
         *why = "drift";
     return 0;
 }
@@ -101,18 +111,15 @@ static int check(struct td_daemon *d, struct st_reader *r, const struct st_hardw
     struct td_policy p;
     const char *why;
     bool existing;
-    int64_t kb = 0;
     int rc;
 
     td_policy_read(&p, hw->policy);
     if (!td_policy_on(&p) || td_jobs_lane_busy(d->jobs, hw->family))
         return 0;
-    rc = due(d, r, hw, &p, &why, e);
-    if (rc == 0 && why != NULL)
-        rc = st_family_kb(r, hw->family, &kb, e);
+    rc = due(d, r, hw, &p, &why, &params.newest, e);
     if (rc != 0 || why == NULL)
         return rc;
-    params.mode = kb != 0 ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE;
+    params.mode = td_shares_knowledge(hw) ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE;
     td_train_params_write(&params, &text);
     tp_buf_putc(&text, '\0');
     rc = text.oom ? tp_fail(e, TP_E_NO_MEMORY, "no memory for a job")

@@ -29,7 +29,9 @@ void td_train_params_write(const struct td_train_params *p, struct tp_buf *out)
             tp_buf_printf(out, "%s\"%s\"", i > 0 ? ", " : "", p->source[i]);
         tp_buf_putc(out, ']');
     }
-    tp_buf_puts(out, p->automatic ? ", \"automatic\": true}" : "}");
+    if (p->automatic)
+        tp_buf_printf(out, ", \"automatic\": true, \"newest_measurement\": %lld", (long long)p->newest);
+    tp_buf_putc(out, '}');
 }
 
 static int read_mode(const char *name, enum td_train_mode *mode)
@@ -65,6 +67,7 @@ int td_train_params_read(struct td_train_params *p, const char *json, struct tp_
         p->per_task = per_task;
         p->never = strcmp(activate, "never") == 0;
         p->automatic = json_is_true(json_object_get(o, "automatic"));
+        p->newest = json_integer_value(json_object_get(o, "newest_measurement"));
         json_array_foreach(sources, i, x)
         {
             if (p->n_sources < TD_TRAIN_SOURCES_MAX)

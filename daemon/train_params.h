@@ -18,7 +18,8 @@ struct td_train_params {
     int64_t seed;
     int64_t per_task; /* programs of each task, at most; 0 all */
     bool never;       /* "activate": "never": the model stays a candidate */
-    bool automatic;   /* asked for by the hardware's policy */
+    bool automatic;   /* asked for by the hardware's policy, */
+    int64_t newest;   /* when this was its newest measurement */
     /* pretrain: hardware to learn from, in this order; none: every one of the family that has enough measurements */
     int n_sources;
     char source[TD_TRAIN_SOURCES_MAX][ST_ID_MAX + 1];

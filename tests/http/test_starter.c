@@ -158,6 +158,13 @@ START_TEST(no_hardware_retrains_unasked)
 }
 END_TEST
 
+static void wait_jobs(const char *hw, size_t n)
+{
+    for (double until = tc_now() + 30; tc_now() < until && json_array_size(jobs_of(hw)) < n; tc_sleep(0.05))
+        ;
+    ck_assert_uint_eq(json_array_size(jobs_of(hw)), n);
+}
+
 START_TEST(a_policy_retrains_after_so_many_measurements_and_then_cools_down)
 {
     bb_put_hardware("busy");
@@ -172,15 +179,32 @@ START_TEST(a_policy_retrains_after_so_many_measurements_and_then_cools_down)
     post_records("busy", 49, 1);
     json_t *job = wait_job("busy");
     ck_assert(json_is_true(tc_at(job, "/params/automatic")));
-    ck_assert_str_eq(tc_str(job, "/params/mode"), "finetune"); /* the family knows nothing */
+    ck_assert_str_eq(tc_str(job, "/params/mode"), "adapt");
     ck_assert_str_eq(tc_str(bb_wait(tc_int(job, "/id", 0)), "/state"), "succeeded");
     post_records("busy", 50, 60);
     tc_sleep(1.5);
     ck_assert_uint_eq(json_array_size(jobs_of("busy")), 1);
     bb_status(bb_json("PUT", "{\"measurements\": 50, \"cooldown_seconds\": 0}", "/v1/hardware/busy/policy"), 200);
-    for (double until = tc_now() + 30; tc_now() < until && json_array_size(jobs_of("busy")) < 2; tc_sleep(0.05))
-        ;
-    ck_assert_uint_eq(json_array_size(jobs_of("busy")), 2);
+    wait_jobs("busy", 2);
+}
+END_TEST
+
+START_TEST(what_failed_is_not_asked_for_again_without_new_measurements)
+{
+    static const char policy[] = "{\"measurements\": 1, \"cooldown_seconds\": 0}";
+    bb_put_hardware("single");
+    for (int i = 0; i < 40; i++) { /* of one program: nothing can be compared */
+        struct bb_text t = bb_record(0, 1e-3 + 1e-5 * i, 1700000000L + i);
+        bb_counts(bb_lines(t.p, t.n, "/v1/hardware/single/measurements"), 1, 0, 0);
+    }
+    bb_status(bb_json("PUT", policy, "/v1/hardware/single/policy"), 200);
+    wait_jobs("single", 1);
+    ck_assert_str_eq(tc_str(bb_wait(tc_int(wait_job("single"), "/id", 0)), "/state"), "failed");
+    bb_status(bb_json("PUT", policy, "/v1/hardware/single/policy"), 200);
+    tc_sleep(1.5);
+    ck_assert_uint_eq(json_array_size(jobs_of("single")), 1);
+    post_records("single", 0, 1);
+    wait_jobs("single", 2);
 }
 END_TEST
 
@@ -276,6 +300,7 @@ int main(void)
     tc = bb_case(s, "policy", bb_slow() ? 300 : 120);
     tcase_add_test(tc, no_hardware_retrains_unasked);
     tcase_add_test(tc, a_policy_retrains_after_so_many_measurements_and_then_cools_down);
+    tcase_add_test(tc, what_failed_is_not_asked_for_again_without_new_measurements);
     tcase_add_test(tc, a_policy_is_checked_and_taken_back);
     tcase_add_test(tc, hardware_that_grew_slower_is_noticed_and_retrained);
     return bb_main(s);

@@ -32,10 +32,10 @@ START_TEST(nothing_compared_tells_nothing)
 {
     struct td_drift_view v;
 
-    ck_assert(!td_drift_get(x, "a", &v));
-    ck_assert(!td_drift_get(NULL, "a", &v));
+    ck_assert(!td_drift_get(x, "a", 1, &v));
+    ck_assert(!td_drift_get(NULL, "a", 1, &v));
     td_drift_add(x, "a", 1, 1e-3, (double)INFINITY);
-    ck_assert(!td_drift_get(x, "a", &v));
+    ck_assert(!td_drift_get(x, "a", 1, &v));
 }
 END_TEST
 
@@ -44,13 +44,13 @@ START_TEST(the_error_is_the_median_of_the_last_ones)
     struct td_drift_view v;
 
     add(1, 10, exp(0.25));
-    ck_assert(td_drift_get(x, "a", &v));
+    ck_assert(td_drift_get(x, "a", 1, &v));
     ck_assert_int_eq(v.programs, 10);
     ck_assert_double_eq_tol(v.error, 0.25, 1e-6);
     ck_assert_double_eq_tol(v.bias, 0, 1e-6);
     ck_assert(isnan(v.base) && isnan(v.ratio));
     td_drift_add(x, "b", 1, 1e-3, 2e-3);
-    ck_assert(td_drift_get(x, "b", &v));
+    ck_assert(td_drift_get(x, "b", 1, &v));
     ck_assert_double_eq_tol(v.bias, log(2), 1e-6);
 }
 END_TEST
@@ -61,11 +61,11 @@ START_TEST(drift_is_the_error_over_that_of_the_beginning)
 
     add(1, TD_DRIFT_BASE, exp(0.2));
     add(1, TD_DRIFT_WINDOW - 1, exp(0.6));
-    ck_assert(td_drift_get(x, "a", &v));
+    ck_assert(td_drift_get(x, "a", 1, &v));
     ck_assert_double_eq_tol(v.base, 0.2, 1e-6);
     ck_assert(isnan(v.ratio)); /* a beginning is in the window still */
     add(1, 1, exp(0.6));
-    ck_assert(td_drift_get(x, "a", &v));
+    ck_assert(td_drift_get(x, "a", 1, &v));
     ck_assert_double_eq_tol(v.error, 0.6, 1e-6);
     ck_assert_double_eq_tol(v.ratio, 3, 1e-4);
 }
@@ -77,7 +77,7 @@ START_TEST(noise_is_no_drift)
 
     add(1, TD_DRIFT_BASE, exp(0.001));
     add(1, TD_DRIFT_WINDOW, exp(0.02));
-    ck_assert(td_drift_get(x, "a", &v));
+    ck_assert(td_drift_get(x, "a", 1, &v));
     ck_assert_double_eq_tol(v.ratio, 0.02 / TD_DRIFT_FLOOR, 1e-4);
 }
 END_TEST
@@ -88,12 +88,12 @@ START_TEST(another_model_begins_anew)
 
     add(1, 200, exp(0.5));
     add(2, 1, exp(0.1));
-    ck_assert(td_drift_get(x, "a", &v));
-    ck_assert_int_eq(v.model, 2);
+    ck_assert(!td_drift_get(x, "a", 1, &v)); /* what it had drifted says nothing of the other */
+    ck_assert(td_drift_get(x, "a", 2, &v));
     ck_assert_int_eq(v.programs, 1);
     ck_assert(isnan(v.base));
     td_drift_forget(x, "a");
-    ck_assert(!td_drift_get(x, "a", &v));
+    ck_assert(!td_drift_get(x, "a", 2, &v));
 }
 END_TEST
 

@@ -50,12 +50,12 @@ START_TEST(every_mode_has_its_form)
     ck_assert_str_eq(s, "{\"mode\": \"finetune\", \"epochs\": null, \"max_seconds\": 0, \"seed\": 0, \"per_task\": 0, "
                         "\"activate\": \"auto\"}");
     free(s);
-    p = (struct td_train_params){.mode = TD_TRAIN_ADAPT, .automatic = true};
+    p = (struct td_train_params){.mode = TD_TRAIN_ADAPT, .automatic = true, .newest = 7};
     s = text(&p);
     ck_assert_str_eq(s, "{\"mode\": \"adapt\", \"epochs\": null, \"max_seconds\": 0, \"seed\": 0, \"per_task\": 0, "
-                        "\"activate\": \"auto\", \"automatic\": true}");
+                        "\"activate\": \"auto\", \"automatic\": true, \"newest_measurement\": 7}");
     ck_assert_int_eq(td_train_params_read(&p, s, NULL), 0);
-    ck_assert(p.automatic);
+    ck_assert(p.automatic && p.newest == 7);
     free(s);
 }
 END_TEST
