@@ -41,7 +41,7 @@ static bool judges(const struct figures *f, uint32_t t)
     return true;
 }
 
-/* Mean of x less y (y < 0: of x) over the n tasks that judge; *error: its standard error, 0 with one task. */
+/* Mean of x less y (y < 0: of x) over the n tasks that judge; *error: its standard error. */
 static double mean(const struct figures *f, int x, int y, uint32_t n, double *error)
 {
     double sum = 0, squares = 0;
@@ -51,7 +51,7 @@ static double mean(const struct figures *f, int x, int y, uint32_t n, double *er
             sum += d;
             squares += d * d;
         }
-    *error = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : 0;
+    *error = n > 1 ? sqrt(fmax(squares - sum * sum / n, 0) / (n - 1) / n) : x == y ? 0 : TK_ONE_TASK_ERROR;
     return sum / n;
 }
 
@@ -70,6 +70,8 @@ void tk_contest_judge(const double *quality, uint32_t tasks, struct tk_contest *
         if (!isnan(c.quality[r]) && (best < 0 || c.quality[r] > c.quality[best]))
             best = r;
     }
+    if (best < 0)
+        c.tasks = 0;
     for (int r = 0; r < TK_RIVAL_COUNT && best >= 0; r++) {
         if (isnan(c.quality[r]))
             continue;

@@ -36,6 +36,8 @@ struct tk_contest {
     double quality[TK_RIVAL_COUNT]; /* tk_quality(), mean over these tasks; NaN: took no part */
     double behind, error;           /* of the winner: less than the best; standard error of that over the tasks */
 };
+/* One task does not tell its error: what a model gains on a task is off by about so much (docs/distillation.md). */
+#define TK_ONE_TASK_ERROR 0.1
 /* The first rival that is not behind the best by more than TK_MARGIN and one standard error of the difference, task by
  * task. quality[r * tasks + t]; a rival with NaN everywhere takes no part, a task with NaN for one that does is left
  * out. Pure. */

@@ -135,6 +135,8 @@ static int make_split(const struct tl_ckd_opts *o, struct tl_ckd_hardware *h, co
     so.per_task = o->per_task;
     so.valid_fraction = 0;
     int rc = tl_split_make(h->corpus, out->key, out->n, &so, s, e);
+    if (rc == -TP_E_NOT_ENOUGH_DATA && o->folds)
+        return tp_fail(e, TP_E_NOT_ENOUGH_DATA, "a fold has no task of %s, or all of them: take fewer folds", h->name);
     for (size_t i = 0; rc == 0 && i < s->n_test; i++)
         if (has(own, h->corpus->tasks[h->corpus->programs[s->program[s->test[i]]].task].workload_key))
             s->test[kept++] = s->test[i];

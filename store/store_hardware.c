@@ -55,8 +55,8 @@ static int find(struct st_db *db, const char *name, int64_t *id, char family[ST_
     return rc;
 }
 
-/* 1 when the statement finds a row of hardware id. */
-static int has(struct st_db *db, enum st_sql what, int64_t id, struct tp_err *e)
+/* 1 when the statement finds a row of the hardware. */
+static int has_by_id(struct st_db *db, enum st_sql what, int64_t id, struct tp_err *e)
 {
     int64_t one;
     struct st_q q = st_q_begin(db, what);
@@ -64,17 +64,25 @@ static int has(struct st_db *db, enum st_sql what, int64_t id, struct tp_err *e)
     return st_q_first(&q, &one, e);
 }
 
-/* Models belong to a family; programs were made, and measured, for one kind. */
-static int refuse_move(struct st_db *db, const char *name, int64_t id, bool kind, struct tp_err *e)
+static int has_by_name(struct st_db *db, enum st_sql what, const char *name, struct tp_err *e)
 {
     int64_t one;
-    struct st_q q = st_q_begin(db, ST_SQL_W_HW_HAS_MODEL);
+    struct st_q q = st_q_begin(db, what);
     st_q_text(&q, name);
-    int rc = st_q_first(&q, &one, e);
+    return st_q_first(&q, &one, e);
+}
+
+/* Models, and jobs that make them, belong to a family; programs were made, and measured, for one kind. */
+static int refuse_move(struct st_db *db, const char *name, int64_t id, bool kind, struct tp_err *e)
+{
+    int rc = has_by_name(db, ST_SQL_W_HW_HAS_MODEL, name, e);
     if (rc > 0)
         return tp_fail(e, TP_E_CONFLICT, "family and kind of \"%.63s\" cannot change while it has models", name);
-    if (rc == 0 && kind && (rc = has(db, ST_SQL_W_HW_HAS_DATA, id, e)) == 0)
-        rc = has(db, ST_SQL_W_HW_HAS_CANDIDATE, id, e);
+    if (rc == 0 && (rc = has_by_name(db, ST_SQL_W_HW_HAS_JOB, name, e)) > 0)
+        return tp_fail(e, TP_E_CONFLICT, "family and kind of \"%.63s\" cannot change while a job of it waits or runs",
+                       name);
+    if (rc == 0 && kind && (rc = has_by_id(db, ST_SQL_W_HW_HAS_DATA, id, e)) == 0)
+        rc = has_by_id(db, ST_SQL_W_HW_HAS_CANDIDATE, id, e);
     return rc > 0 ? tp_fail(e, TP_E_CONFLICT,
                             "the kind of \"%.63s\" cannot change while it has measurements or candidates: register "
                             "another hardware, or purge this one",
@@ -265,7 +273,7 @@ static int purge_rest(struct st_db *db, void *arg, struct tp_err *e)
     int rc = find(db, p->name, &id, family, kind, e);
     if (rc <= 0)
         return rc < 0 ? rc : unknown(e, p->name);
-    if (!p->all && (rc = has(db, ST_SQL_W_HW_HAS_DATA, id, e)) != 0)
+    if (!p->all && (rc = has_by_id(db, ST_SQL_W_HW_HAS_DATA, id, e)) != 0)
         return rc < 0 ? rc : tp_fail(e, TP_E_CONFLICT, "\"%.63s\" has measurements; purge deletes them too", p->name);
     while ((rc = purge_task(db, id, e)) > 0) /* came in between the steps */
         ;

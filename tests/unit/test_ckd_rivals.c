@@ -84,6 +84,25 @@ START_TEST(who_has_no_figures_takes_no_part_and_a_task_judges_all_or_none)
     tk_contest_judge(NULL, 0, &none);
     ck_assert_uint_eq(none.tasks, 0);
     ck_assert_int_eq(none.winner, TK_RIVAL_BLEND);
+    for (int r = 0; r < TK_RIVAL_COUNT; r++) /* all costs equal: nobody has a figure */
+        for (int t = 0; t < TASKS; t++)
+            f.q[r][t] = NAN;
+    ck_assert_uint_eq(judged(&f).tasks, 0);
+}
+END_TEST
+
+START_TEST(one_task_brings_the_knowledge_base_back_by_a_large_difference_only)
+{
+    for (int large = 0; large < 2; large++) {
+        double q[TK_RIVAL_COUNT];
+        struct tk_contest c;
+        for (int r = 0; r < TK_RIVAL_COUNT; r++)
+            q[r] = NAN;
+        q[TK_RIVAL_SCRATCH] = 0.8;
+        q[TK_RIVAL_KB] = 0.8 + TK_MARGIN + (large ? 1.1 : 0.9) * TK_ONE_TASK_ERROR;
+        tk_contest_judge(q, 1, &c);
+        ck_assert_int_eq(c.winner, large ? TK_RIVAL_KB : TK_RIVAL_SCRATCH);
+    }
 }
 END_TEST
 
@@ -244,6 +263,7 @@ int main(void)
     tcase_add_test(c, who_has_no_figures_takes_no_part_and_a_task_judges_all_or_none);
     tcase_add_test(c, every_task_judges_and_related_knowledge_is_built_on);
     tcase_add_test(c, knowledge_that_misleads_loses_to_a_model_from_scratch);
+    tcase_add_test(c, one_task_brings_the_knowledge_base_back_by_a_large_difference_only);
     tcase_add_test(c, with_few_tasks_the_held_out_programs_judge_alone);
     tcase_add_test(c, the_more_was_measured_the_less_of_the_knowledge_base_stays);
     tcase_add_test(c, of_three_programs_a_task_no_model_is_made_from_scratch);

@@ -266,7 +266,7 @@ START_TEST(folds_test_every_task_once_and_count_as_one_list)
                             .budget = {0.2},
                             .n_budgets = 1,
                             .seeds = 2,
-                            .folds = 3,
+                            .folds = 4,
                             .n_transfers = 1,
                             .threads = 1,
                             .quiet = true,
