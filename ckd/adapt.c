@@ -71,19 +71,6 @@ static int ask(const struct tk_adapt *a, const struct tk_peer *p, const struct t
     return 0;
 }
 
-/* Nobody can be asked yet: how much there is to judge by, all the same. */
-static int size_up(const struct tk_set *on, struct tk_concordance *c, struct tp_err *e)
-{
-    struct tk_concordance by = {0};
-    double *score = tm_alloc(on->n, sizeof *score);
-    int rc = score && tk_concordance(on->ds, on->programs, score, on->n, 1, &by) == 0
-                 ? 0
-                 : tp_fail(e, TP_E_NO_MEMORY, "no memory to judge %zu programs", on->n);
-    *c = (struct tk_concordance){.mean = NAN, .lower = NAN, .tasks = by.tasks, .programs = by.programs};
-    free(score);
-    return rc;
-}
-
 static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
 {
     struct tk_set both = {0};
@@ -91,8 +78,6 @@ static int probe(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
     const struct tk_set *on = a->probe.n ? &a->probe : &both;
     if (rc == 0)
         rc = tk_gate_model(kb_model(a), a->kb ? a->kb->kind : a->kind, a->kind, on, &a->run, &s->kb_verdict, e);
-    if (rc == 0 && !a->kb)
-        rc = size_up(on, &s->kb_verdict.concordance, e);
     if (rc == 0) {
         s->verdict = s->kb_verdict;
         s->source[0] = '\0';
@@ -306,7 +291,7 @@ bool tk_adapt_few(const struct tk_adapt_state *s)
 static bool teaches(const struct tk_adapt *a, const struct tk_adapt_state *s)
 {
     return !a->keep_kb && s->activated && tk_family_default(a->kind) &&
-           !tk_adapt_few(s) && (!a->kb || tk_adapt_related(s));
+           (!a->kb || (tk_adapt_related(s) && !tk_adapt_few(s)));
 }
 
 static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_err *e)
@@ -316,7 +301,7 @@ static int run_phase(const struct tk_adapt *a, struct tk_adapt_state *s, struct 
     switch (s->phase) {
     case TK_PHASE_PROBE:
         rc = probe(a, s, e);
-        if (rc == 0 && a->kb_only && (tk_adapt_few(s) || (a->kb && s->verdict.gate == TK_GATE_SCRATCH))) {
+        if (rc == 0 && a->kb_only && a->kb && (s->verdict.gate == TK_GATE_SCRATCH || tk_adapt_few(s))) {
             s->phase = TK_PHASE_DONE;
             return 0;
         }

@@ -92,8 +92,8 @@ void tk_adapt_state_free(struct tk_adapt_state *s); /* zeroes it */
 bool tk_adapt_is_warm(const struct tk_adapt_state *s);
 /* And the gate has not refused the knowledge base: the AC may teach it. */
 bool tk_adapt_related(const struct tk_adapt_state *s);
-/* It was measured on fewer than TK_PROBE_TASKS tasks: the AC may serve, but neither teaches nor founds a
- * knowledge base. */
+/* It was measured on fewer than TK_PROBE_TASKS tasks: the AC may serve, but does not teach a knowledge base that is
+ * there. */
 bool tk_adapt_few(const struct tk_adapt_state *s);
 
 /* Run from s->phase to TK_PHASE_DONE. s zeroed: from the beginning. After an error s is as after the last phase that

@@ -86,9 +86,7 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
         tk_adapt_state_free(&s);
     }
     if (rc == 0 && !kb)
-        rc = tp_fail(e, TP_E_NOT_ENOUGH_DATA,
-                     "no source could found a knowledge base, which takes programs of %d tasks that can be told apart",
-                     (int)TK_PROBE_TASKS);
+        rc = tp_fail(e, TP_E_NOT_ENOUGH_DATA, "no source could train a knowledge base");
     if (rc == 0 && p->meta)
         rc = learn_start(p, kb, e);
     free(older);

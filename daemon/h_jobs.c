@@ -39,6 +39,19 @@ static int read_sources(const json_t *sources, struct td_train_params *p, struct
     return 0;
 }
 
+static int find_sources(struct st_reader *reader, const struct td_train_params *p, struct tp_err *e)
+{
+    int rc = 0;
+
+    for (int i = 0; i < p->n_sources && rc == 0; i++) {
+        struct st_hardware hw = {0};
+
+        rc = td_hardware_find(reader, p->source[i], &hw, e);
+        st_hardware_clear(&hw);
+    }
+    return rc;
+}
+
 /* Hardware that shares knowledge is of one kind. (Families with several are from before that was checked.) */
 static int check_kind(struct st_reader *reader, const struct st_hardware *hw, struct tp_err *e)
 {
@@ -90,11 +103,16 @@ static int read_retrain(struct td_request *r, const struct st_hardware *hw, stru
         rc = td_body_int(body, "seed", 0, (int64_t)1 << 53, &p->seed, e);
     if (rc == 0)
         rc = td_body_int(body, "per_task", 0, 1000000, &p->per_task, e);
+    if (rc == 0 && p->per_task == 1)
+        rc = tp_fail_at(e, TP_E_BAD_PARAMETER, "/per_task",
+                        "\"per_task\" must be 0 (all programs) or at least 2: a task teaches by pairs");
     if (rc == 0)
         rc = td_body_enum(body, "activate", activate, &never, e);
     p->never = never == 1;
     if (rc == 0)
         rc = read_sources(json_object_get(body, "sources"), p, e);
+    if (rc == 0)
+        rc = find_sources(td_req_reader(r), p, e);
     json_decref(body);
     return rc;
 }

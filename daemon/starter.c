@@ -116,7 +116,7 @@ static int find_family(void *arg, const struct st_family *f)
     return w->found;
 }
 
-static int publish(struct td_daemon *d, const char *path, const char *family, int64_t *id, struct tp_err *e)
+static int publish(struct td_daemon *d, const char *path, const struct st_family *family, int64_t *id, struct tp_err *e)
 {
     struct st_model row = {.role = "kb", .state = "imported", .created = (int64_t)time(NULL)};
     struct tm_provenance *p = calloc(1, sizeof *p);
@@ -125,11 +125,14 @@ static int publish(struct td_daemon *d, const char *path, const char *family, in
     bool active = true;
     int rc = p != NULL ? tk_kb_load(path, &kb, p, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for starter knowledge");
 
+    if (rc == 0 && strcmp(tp_target_kind_name(kb->kind), family->kind) != 0)
+        rc = tp_fail(e, TP_E_UNUSABLE, "%s holds knowledge of %s hardware, the family is of %s", path,
+                     tp_target_kind_name(kb->kind), family->kind);
     if (rc == 0)
         rc = st_model_reserve(d->store, &row.id, e);
     if (rc != 0)
         goto out;
-    memcpy(row.owner, family, strlen(family) + 1);
+    memcpy(row.owner, family->name, sizeof row.owner);
     row.records = p->records;
     row.tasks = p->tasks;
     tp_buf_printf(&b, "{\"mode\": \"starter\", \"training\": %s}", p->training[0] != '\0' ? p->training : "null");
@@ -163,7 +166,7 @@ void td_starter_family(struct td_daemon *d, struct st_reader *r, const char *fam
     rc = st_family_list(r, "", -1, find_family, &w, &e);
     if (rc == 0 && w.found && w.family.kb_model == 0 && !td_dialect_is_ms(family) && w.family.kind[0] != '\0' &&
         kb_file(d->starter->dir, w.family.kind, path)) {
-        rc = publish(d, path, family, &id, &e);
+        rc = publish(d, path, &w.family, &id, &e);
         if (rc == 0) {
             td_kb_changed(d, r, family);
             td_log(TD_INFO, "starter-knowledge", TD_S("family", family), TD_S("kind", w.family.kind),

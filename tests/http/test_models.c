@@ -329,6 +329,19 @@ END_TEST
 
 /* ---- import ---- */
 
+START_TEST(knowledge_of_another_kind_is_not_imported)
+{
+    struct tp_buf kb = {0};
+    struct tc_err e;
+    ck_assert_int_eq(tc_read_file("config/kb/gpu.safetensors", &kb, &e), 0);
+    bb_put_hardware("a-cpu");
+    bb_problem(import("a-cpu", kb.p, kb.n, "?activate=true"), 409, "conflict");
+    bb_status(bb_json("PUT", "{\"target\": \"cuda -arch=sm_80\"}", "/v1/hardware/a-gpu"), 201);
+    bb_status(import("a-gpu", kb.p, kb.n, "?activate=true"), 201);
+    tp_buf_free(&kb);
+}
+END_TEST
+
 START_TEST(import_waits_until_it_is_asked_for)
 {
     find_models();
@@ -579,6 +592,7 @@ int main(void)
     tcase_add_test(tc, another_hardwares_model_is_409);
     tcase_add_test(tc, unusable_activations_are_refused);
     tcase_add_test(tc, family_and_kind_stay_while_models_exist);
+    tcase_add_test(tc, knowledge_of_another_kind_is_not_imported);
     tcase_add_test(tc, import_waits_until_it_is_asked_for);
     tcase_add_test(tc, imported_weights_predict_what_the_original_predicts);
     tcase_add_test(tc, broken_weights_are_refused);

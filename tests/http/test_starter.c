@@ -107,6 +107,22 @@ START_TEST(a_damaged_knowledge_base_is_named_and_another_one_can_be_made)
 }
 END_TEST
 
+START_TEST(knowledge_of_another_kind_is_not_taken)
+{
+    char *dir = bb_path("swapped"), *folder = bb_path("swapped-kb");
+    struct tp_buf kb = {0};
+    struct tc_err e;
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+    ck_assert_int_eq(tc_read_file("config/kb/gpu.safetensors", &kb, &e), 0);
+    ck_assert_int_eq(tc_write_file(bb_printf("%s/cpu.safetensors", folder).p, kb.p, kb.n, &e), 0);
+    tp_buf_free(&kb);
+    struct tc_daemon *d = bb_start(dir, (const char *const[]){"--starter-knowledge", folder, NULL});
+    put("mine", "llvm");
+    ck_assert_uint_eq(models("cpu"), 0);
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_folder_without_knowledge_is_an_error)
 {
     struct tp_buf out = {0}, err = {0};
@@ -296,6 +312,7 @@ int main(void)
     tcase_add_test(tc, a_family_from_before_gets_it_at_the_next_start);
     tcase_add_test(tc, knowledge_outlives_the_hardware_of_its_family);
     tcase_add_test(tc, a_damaged_knowledge_base_is_named_and_another_one_can_be_made);
+    tcase_add_test(tc, knowledge_of_another_kind_is_not_taken);
     tcase_add_test(tc, a_folder_without_knowledge_is_an_error);
     tc = bb_case(s, "policy", bb_slow() ? 300 : 120);
     tcase_add_test(tc, no_hardware_retrains_unasked);

@@ -88,15 +88,6 @@ START_TEST(hardware_that_was_measured_on_few_tasks_teaches_nobody)
     ck_assert_int_eq(s.attempts, 0);
     ck_assert_ptr_null(s.new_kb);
     tk_adapt_state_free(&s);
-    /* nor do they found one */
-    const struct tm_hyper h = toy_hyper();
-    j.adapt.kb = NULL;
-    j.adapt.n_older = 0;
-    j.adapt.scratch.hyper = &h;
-    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
-    ck_assert_uint_eq(s.verdict.concordance.tasks, 6);
-    ck_assert(tk_adapt_few(&s) && s.activated && !s.new_kb);
-    tk_adapt_state_free(&s);
     job_free(&j);
 }
 END_TEST
