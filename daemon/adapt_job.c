@@ -318,10 +318,11 @@ static void put_kb_story(struct tp_buf *b, const struct run *x)
     if (tried || x->s.new_kb != NULL)
         tp_buf_printf(b, "\"%s\"", a->reason);
     else
-        tp_buf_puts(b, !x->s.activated       ? "\"The model does not answer, so it teaches nobody.\""
-                       : x->params.never     ? "\"Only a candidate was asked for.\""
-                       : tk_adapt_few(&x->s) ? "\"Fewer than 8 tasks were measured: they do not teach.\""
-                                             : "\"The gate or the rivals keep the two apart.\"");
+        tp_buf_puts(b, !x->s.activated   ? "\"The model does not answer, so it teaches nobody.\""
+                       : x->params.never ? "\"Only a candidate was asked for.\""
+                       : tk_adapt_is_warm(&x->s) && tk_adapt_few(&x->s)
+                           ? "\"Fewer than 8 tasks were measured: they do not teach.\""
+                           : "\"The gate or the rivals keep the two apart.\"");
 }
 
 /* ---- publication ---- */
