@@ -134,6 +134,7 @@ void td_daemon_apply_limits(struct td_daemon *d)
     td_pool_limit(d->predict_pool, (size_t)d->config.predict_queue);
     td_pool_limit(d->api_pool, (size_t)d->config.api_queue);
     st_queue_limit(d->store, (size_t)d->config.ingest_queue_rows, (size_t)d->config.ingest_queue_bytes);
+    st_lease_limit(d->store, d->config.lease_max_seconds * 1000);
 }
 
 static int start_parts(struct td_daemon *d, struct tp_err *e)

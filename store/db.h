@@ -116,6 +116,7 @@ struct st_store {
     /* read and written without */
     _Atomic bool healthy;
     _Atomic size_t max_rows, max_bytes; /* of the queue */
+    _Atomic int64_t lease_longest;      /* milliseconds, st_lease_limit() */
     _Atomic int64_t row_ns;             /* time of a row in the last groups, a moving mean; 0 not known yet */
     _Atomic int log_frames;             /* pages in the log */
 

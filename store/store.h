@@ -201,7 +201,7 @@ struct st_pick {
 int st_candidates_select(struct st_store *s, int64_t hw, int64_t selection, struct st_pick *p, size_t n,
                          struct tp_err *e);
 
-enum { ST_TOKEN_LEN = 32 };
+enum { ST_TOKEN_LEN = 32, ST_LEASE_LONGEST = 604800000 /* milliseconds, when st_lease_limit() says nothing */ };
 struct st_lease {
     int64_t id;
     char token[ST_TOKEN_LEN + 1]; /* "" none was given */
@@ -225,6 +225,9 @@ int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t 
 /* At start: no agent could renew or post while the store was closed, so each lease lasts until now + grace milliseconds
  * (or its own time to live, when that is shorter) at least. */
 int st_lease_grace(struct st_store *s, int64_t now, int64_t grace, struct tp_err *e);
+/* The longest time to live that is given out, in milliseconds. A lease that is found to last longer was given out while
+ * the clock was ahead (or the limit higher): it ends in its own time from then on, in `longest` at most. */
+void st_lease_limit(struct st_store *s, int64_t longest);
 /* What a lease holds, highest score first. Those measured since it was taken are left out. */
 int st_lease_records(struct st_reader *r, int64_t lease, st_candidate_record_fn fn, void *arg, struct tp_err *e);
 /* Leases that are over at `now` give back their candidates; st_lease_take() does so by itself. Does not wait: done(arg,

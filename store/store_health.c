@@ -52,6 +52,11 @@ void st_queue_limit(struct st_store *s, size_t rows, size_t bytes)
     s->max_bytes = bytes;
 }
 
+void st_lease_limit(struct st_store *s, int64_t longest)
+{
+    s->lease_longest = longest;
+}
+
 /* Room for PROBE_BYTES in the directory of the database. */
 static int room(const struct st_store *s, struct tp_err *e)
 {

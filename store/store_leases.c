@@ -2,7 +2,8 @@
  *
  * Invariant: a candidate is on at most one lease, and every lease ends by itself: at `expires` by the clock, which a
  * restart does not stop. Whoever takes a lease first clears away what is over, so the sweep is only for the eye of
- * whoever counts. Thread: any; everything runs on the writer. */
+ * whoever counts. A clock that went back cannot keep one for longer than the longest time to live: whoever looks for
+ * what is over first shortens those. Thread: any; everything runs on the writer. */
 #include "store/db.h"
 
 #include <stdio.h>
@@ -32,15 +33,29 @@ static int end(struct st_db *db, int64_t id, int64_t hw, int64_t *returned, stru
     return rc < 0 ? rc : moved(db, hw, -*returned, e);
 }
 
-/* *returned = candidates of leases that are over. */
-static int expire(struct st_db *db, int64_t now, int64_t *returned, struct tp_err *e)
+struct clock {
+    int64_t now, longest; /* time to live that a lease can have */
+};
+
+static struct clock at(const struct st_store *s, int64_t now)
 {
-    int rc;
+    return (struct clock){now, s->lease_longest};
+}
+
+/* *returned = candidates of leases that are over. */
+static int expire(struct st_db *db, struct clock c, int64_t *returned, struct tp_err *e)
+{
     *returned = 0;
+    struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_TOO_LONG);
+    st_q_int(&q, c.now);
+    st_q_int(&q, c.longest);
+    int rc = st_q_run(&q, e);
+    if (rc < 0)
+        return rc;
     for (;;) {
         int64_t id = 0, hw = 0, n = 0;
-        struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_EXPIRED);
-        st_q_int(&q, now);
+        q = st_q_begin(db, ST_SQL_W_LEASE_EXPIRED);
+        st_q_int(&q, c.now);
         rc = st_q_step(&q, e);
         if (rc > 0) {
             id = st_col_int(&q, 0);
@@ -57,6 +72,7 @@ static int expire(struct st_db *db, int64_t now, int64_t *returned, struct tp_er
 
 struct take {
     const struct st_lease_ask *ask;
+    struct clock clock;
     char token[ST_TOKEN_LEN + 1];
     struct st_lease lease;
 };
@@ -111,7 +127,7 @@ static int take(struct st_db *db, void *arg, struct tp_err *e)
     int rc = st_q_first(&q, &hw, e);
     if (rc <= 0)
         return rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%.63s\"", a->hardware);
-    if ((rc = expire(db, a->now, &w->lease.expired, e)) < 0 || (rc = share(db, hw, a, &n, e)) < 0 || n == 0)
+    if ((rc = expire(db, w->clock, &w->lease.expired, e)) < 0 || (rc = share(db, hw, a, &n, e)) < 0 || n == 0)
         return rc;
     q = st_q_begin(db, ST_SQL_W_LEASE_INSERT);
     st_q_text(&q, w->token);
@@ -155,7 +171,7 @@ static int make_token(char out[ST_TOKEN_LEN + 1], struct tp_err *e)
 
 int st_lease_take(struct st_store *s, const struct st_lease_ask *ask, struct st_lease *out, struct tp_err *e)
 {
-    struct take w = {.ask = ask};
+    struct take w = {.ask = ask, .clock = at(s, ask->now)};
     if (!st_id_valid(ask->agent))
         return tp_fail(e, TP_E_BAD_IDENTIFIER, "names of agents match [a-z0-9][a-z0-9._-]{0,62}");
     int rc = make_token(w.token, e);
@@ -170,7 +186,8 @@ int st_lease_take(struct st_store *s, const struct st_lease_ask *ask, struct st_
 
 struct with_token {
     const char *token;
-    int64_t ttl, now, returned;
+    struct clock clock;
+    int64_t ttl, returned;
     struct st_lease lease;
 };
 
@@ -182,7 +199,7 @@ struct found {
 static int find(struct st_db *db, const struct with_token *w, struct found *out, struct tp_err *e)
 {
     int64_t returned;
-    int rc = expire(db, w->now, &returned, e);
+    int rc = expire(db, w->clock, &returned, e);
     if (rc < 0)
         return rc;
     struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_FIND);
@@ -212,19 +229,19 @@ static int renew(struct st_db *db, void *arg, struct tp_err *e)
     int rc = find(db, w, &l, e);
     if (rc <= 0) /* not an error of the write: what had run out stays returned */
         return rc;
-    int64_t ttl = w->ttl ? w->ttl : l.ttl;
+    int64_t ttl = w->ttl ? w->ttl : l.ttl < w->clock.longest ? l.ttl : w->clock.longest;
     struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_RENEW);
     st_q_int(&q, l.id);
     st_q_int(&q, ttl);
-    st_q_int(&q, w->now + ttl);
-    w->lease = (struct st_lease){.id = l.id, .open = l.open, .expires = w->now + ttl};
+    st_q_int(&q, w->clock.now + ttl);
+    w->lease = (struct st_lease){.id = l.id, .open = l.open, .expires = w->clock.now + ttl};
     return st_q_run(&q, e);
 }
 
 int st_lease_renew(struct st_store *s, const char *token, int64_t ttl, int64_t now, struct st_lease *out,
                    struct tp_err *e)
 {
-    struct with_token w = {.token = token, .ttl = ttl, .now = now};
+    struct with_token w = {.token = token, .ttl = ttl, .clock = at(s, now)};
     int rc = st_write(s, renew, &w, e);
     if (rc == 0 && w.lease.id == 0)
         rc = unknown(token, e);
@@ -249,7 +266,7 @@ static int give_back(struct st_db *db, void *arg, struct tp_err *e)
 
 int st_lease_return(struct st_store *s, const char *token, int64_t now, int64_t *returned, struct tp_err *e)
 {
-    struct with_token w = {.token = token, .now = now};
+    struct with_token w = {.token = token, .clock = at(s, now)};
     int rc = st_write(s, give_back, &w, e);
     if (rc == 0 && w.lease.id == 0)
         rc = unknown(token, e);
@@ -264,14 +281,14 @@ static int grace_run(struct st_db *db, void *arg, struct tp_err *e)
 {
     const struct with_token *w = arg;
     struct st_q q = st_q_begin(db, ST_SQL_W_LEASE_GRACE);
-    st_q_int(&q, w->now);
+    st_q_int(&q, w->clock.now);
     st_q_int(&q, w->ttl);
     return st_q_run(&q, e);
 }
 
 int st_lease_grace(struct st_store *s, int64_t now, int64_t grace, struct tp_err *e)
 {
-    struct with_token w = {.ttl = grace, .now = now};
+    struct with_token w = {.ttl = grace, .clock = at(s, now)};
     return st_write(s, grace_run, &w, e);
 }
 
@@ -285,7 +302,7 @@ struct sweep {
 static int sweep_run(struct st_store *s, struct st_op *op, struct tp_err *e)
 {
     struct sweep *w = (struct sweep *)op;
-    return expire(&s->db, w->now, &w->returned, e);
+    return expire(&s->db, at(s, w->now), &w->returned, e);
 }
 
 static void sweep_finish(struct st_op *op)

@@ -121,6 +121,7 @@ int st_open(const char *dir, struct st_store **out, struct tp_err *e)
     s->tail = &s->head;
     s->healthy = true;
     st_queue_limit(s, ST_QUEUE_ROWS, ST_QUEUE_BYTES);
+    st_lease_limit(s, ST_LEASE_LONGEST);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     pthread_cond_init(&s->done, NULL);

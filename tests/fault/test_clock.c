@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define HW "clock"
 
@@ -68,11 +69,49 @@ START_TEST(a_jump_of_the_clock_stops_nothing)
 }
 END_TEST
 
+static const char *expires(void)
+{
+    return tc_str(bb_get("/v1/hardware/" HW "/candidates?state=leased&limit=1")->json, "/items/0/expires");
+}
+
+/* The clock is set right while the daemon runs (0), or while it does not (1). */
+START_TEST(a_lease_that_was_given_out_by_a_clock_ahead_ends_in_its_own_time)
+{
+    char *dir = fault_template(HW);
+    struct fault_control *f = fault_new(dir);
+    struct tc_daemon *d = fault_start(f, dir, NULL, false);
+    struct tp_buf pool = {0};
+    for (int i = 0; i < 8; i++)
+        tp_buf_printf(&pool, "%s\n", bb_unmeasured(1000 + i).p);
+    bb_counts(bb_lines(pool.p, pool.n, "/v1/hardware/" HW "/candidates"), 8, 0, 0);
+    tp_buf_free(&pool);
+    bb_wait(tc_int(bb_json("POST", "{\"budget\": 8}", "/v1/hardware/" HW "/selections")->json, "/id", 0));
+    atomic_store(&f->clock_s, 315360000);
+    tc_sleep(1.2); /* a sweep */
+    const char *ahead = tc_str(lease("first"), "/expires");
+    ck_assert_str_eq(expires(), ahead);
+    atomic_store(&f->clock_s, 0);
+    if (_i == 1) {
+        bb_stop(d);
+        d = bb_start(dir, NULL);
+    }
+    const char *now = ahead;
+    for (double until = tc_now() + 20; tc_now() < until && !strcmp(now, ahead); tc_sleep(0.1))
+        now = expires();
+    time_t latest = time(NULL) + 600; /* what was asked for */
+    char text[32];
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime(&latest));
+    ck_assert_str_le(now, text);
+    bb_stop(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("fault/clock");
     TCase *tc = bb_case_own(s, "jumps", 120);
     int n = sizeof jumps / sizeof *jumps;
     tcase_add_loop_test(tc, a_jump_of_the_clock_stops_nothing, bb_big() ? 0 : 1, bb_big() ? n : 3);
+    tcase_add_loop_test(tc, a_lease_that_was_given_out_by_a_clock_ahead_ends_in_its_own_time, 0, 2);
     return bb_main(s);
 }

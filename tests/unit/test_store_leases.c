@@ -254,6 +254,50 @@ START_TEST(a_restart_gives_agents_time_to_come_back)
 }
 END_TEST
 
+/* The clock was years ahead when the leases were given out. */
+START_TEST(a_clock_that_went_back_leaves_a_lease_its_own_time)
+{
+    const int64_t years = 315360000000;
+    struct st_lease l;
+    struct tp_err e;
+    waiting(1, 5, 0.9);
+    struct st_lease a = take("a", 2, years), b = take("b", 2, years);
+    st_lease_limit(sf_store, 5000);
+    ck_assert_int_eq(sweep(1000), 0); /* agents that live may renew */
+    ck_assert_int_eq(sf_query("SELECT min(expires) FROM lease"), 2000);
+    ck_assert_int_eq(sf_query("SELECT max(expires) FROM lease"), 2000);
+    ck_assert_int_eq(st_lease_renew(sf_store, b.token, 0, 1900, &l, &e), 0);
+    ck_assert_int_eq(sweep(2000), 2);
+    ck_assert_int_eq(st_lease_renew(sf_store, a.token, 0, 2000, &l, &e), -TP_E_UNKNOWN_LEASE);
+    ck_assert_int_eq(take("c", 5, 2899).open, 3); /* b has renewed its own */
+}
+END_TEST
+
+START_TEST(a_lease_of_the_longest_time_is_left_as_it_is)
+{
+    waiting(1, 3, 0.9);
+    take("a", 1, 4000);
+    st_lease_limit(sf_store, 1000);
+    ck_assert_int_eq(sweep(4000), 0);
+    ck_assert_int_eq(sf_query("SELECT expires FROM lease"), 5000);
+}
+END_TEST
+
+START_TEST(a_lower_limit_holds_for_leases_that_are_out)
+{
+    struct st_lease l;
+    struct tp_err e;
+    waiting(1, 3, 0.9);
+    struct st_lease a = take("a", 3, 1000);
+    st_lease_limit(sf_store, 400);
+    ck_assert_int_eq(sweep(1100), 0);
+    ck_assert_int_eq(sf_query("SELECT expires FROM lease"), 1500);
+    ck_assert_int_eq(st_lease_renew(sf_store, a.token, 0, 1200, &l, &e), 0);
+    ck_assert_int_eq(l.expires, 1600);
+    ck_assert_int_eq(sweep(1600), 3);
+}
+END_TEST
+
 enum { THREADS = 8, EACH = 25 };
 
 struct grabber {
@@ -308,6 +352,9 @@ int main(void)
     tcase_add_test(t, bad_agents_and_hardware_are_refused);
     tcase_add_test(t, a_sweep_ends_what_is_over_and_nothing_else);
     tcase_add_test(t, a_restart_gives_agents_time_to_come_back);
+    tcase_add_test(t, a_clock_that_went_back_leaves_a_lease_its_own_time);
+    tcase_add_test(t, a_lease_of_the_longest_time_is_left_as_it_is);
+    tcase_add_test(t, a_lower_limit_holds_for_leases_that_are_out);
     tcase_add_test(t, two_agents_never_hold_the_same_candidate);
     suite_add_tcase(s, t);
     return sf_main(s);
