@@ -1,4 +1,5 @@
-/* Candidates: list, selections, leases. On the api pool; a write returns after its commit. */
+/* Candidates: list, selections, leases. On the api pool; a write returns after its commit, but for taking back, which
+ * may take long: the store's writer replies. */
 #include "daemon/figures.h"
 #include "daemon/handlers.h"
 #include "daemon/hardware.h"
@@ -83,6 +84,65 @@ void td_h_candidates_get(struct td_request *r)
     }
     td_page_end_id(&p);
     td_reply_json(r, 200, &p.out);
+}
+
+/* ---- taking back ---- */
+
+static int read_taken_back(const char *name, bool *selected, struct tp_err *e)
+{
+    *selected = name != NULL && strcmp(name, st_candidate_state_name(ST_SELECTED)) == 0;
+    if (*selected || (name != NULL && strcmp(name, st_candidate_state_name(ST_POOLED)) == 0))
+        return 0;
+    return tp_fail(e, TP_E_BAD_PARAMETER,
+                   "state must be selected (they are pooled again) or pooled (they leave the pool); leased ones are "
+                   "given back by DELETE /v1/hardware/{hw}/leases, measured and failed ones stay");
+}
+
+/* On the writer thread, after the last step. */
+static void reply_taken_back(struct td_request *r, const struct st_taken_back *t, int64_t unselected, int64_t removed)
+{
+    struct tp_buf out = {0};
+
+    td_log(TD_INFO, "candidates-taken-back", TD_S("hardware", td_req_param(r, 0)), TD_I("unselected", unselected),
+           TD_I("removed", removed), TD_S("request_id", td_req_id(r)));
+    if (t->code != 0) {
+        td_reply_problem(r, &t->err);
+        return;
+    }
+    tp_buf_printf(&out, "{\"unselected\": %lld, \"removed\": %lld}", (long long)unselected, (long long)removed);
+    td_reply_json(r, 200, &out);
+}
+
+static void on_unselected(void *r, const struct st_taken_back *t)
+{
+    reply_taken_back(r, t, t->candidates, 0);
+}
+
+static void on_removed(void *r, const struct st_taken_back *t)
+{
+    reply_taken_back(r, t, 0, t->candidates);
+}
+
+void td_h_candidates_delete(struct td_request *r)
+{
+    static const char *const query[] = {"state", NULL};
+    struct st_store *store = td_req_daemon(r)->store;
+    struct st_hardware hw = {0};
+    struct tp_err e = {0};
+    bool selected;
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = read_taken_back(td_req_query(r, "state"), &selected, &e);
+    if (rc == 0)
+        rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
+    if (rc == 0)
+        rc = selected ? st_candidates_unselect(store, hw.id, on_unselected, r, &e)
+                      : st_candidates_remove(store, hw.id, on_removed, r, &e);
+    st_hardware_clear(&hw);
+    if (rc != 0)
+        td_reply_problem(r, &e); /* else the request is gone, or soon */
 }
 
 /* ---- selections ---- */
@@ -296,6 +356,44 @@ void td_h_leases(struct td_request *r)
     }
     tp_buf_puts(&p.out, "]}");
     td_reply_json(r, 200, &p.out);
+}
+
+/* On the writer thread, after the last step. */
+static void on_leases_ended(void *arg, const struct st_taken_back *t)
+{
+    struct td_request *r = arg;
+    const char *agent = td_req_query(r, "agent");
+    struct tp_buf out = {0};
+
+    td_count(td_req_daemon(r)->metrics, TD_C_LEASE_ENDED, (uint64_t)t->candidates);
+    td_log(TD_INFO, "leases-ended", TD_S("hardware", td_req_param(r, 0)), TD_S("agent", agent ? agent : ""),
+           TD_I("leases", t->leases), TD_I("candidates", t->candidates), TD_S("request_id", td_req_id(r)));
+    if (t->code != 0) {
+        td_reply_problem(r, &t->err);
+        return;
+    }
+    tp_buf_printf(&out, "{\"leases\": %lld, \"returned\": %lld}", (long long)t->leases, (long long)t->candidates);
+    td_reply_json(r, 200, &out);
+}
+
+void td_h_leases_end(struct td_request *r)
+{
+    static const char *const query[] = {"agent", NULL};
+    const char *agent = NULL;
+    struct st_hardware hw = {0};
+    struct tp_err e = {0};
+    int rc;
+
+    if (!td_req_only_query(r, query))
+        return;
+    rc = td_query_id(r, "agent", &agent, &e);
+    if (rc == 0)
+        rc = td_hardware_find(td_req_reader(r), td_req_param(r, 0), &hw, &e);
+    if (rc == 0)
+        rc = st_leases_end(td_req_daemon(r)->store, hw.id, agent, on_leases_ended, r, &e);
+    st_hardware_clear(&hw);
+    if (rc != 0)
+        td_reply_problem(r, &e);
 }
 
 void td_h_lease_renew(struct td_request *r)

@@ -237,31 +237,29 @@ static int put_job(void *arg, const struct st_job *j)
     return 0;
 }
 
-static int check_filter(const char *state, const char *hardware, struct tp_err *e)
+static int check_state(const char *state, struct tp_err *e)
 {
     bool known = state == NULL;
 
     for (int i = 0; i < TD_JOB_STAGES && !known; i++)
         known = strcmp(state, td_job_stage_name((enum td_job_stage)i)) == 0;
-    if (!known)
-        return tp_fail(e, TP_E_BAD_PARAMETER, "state must be queued, running, succeeded, failed or cancelled");
-    if (hardware != NULL && !st_id_valid(hardware))
-        return tp_fail(e, TP_E_BAD_IDENTIFIER, "hardware is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}");
-    return 0;
+    return known ? 0 : tp_fail(e, TP_E_BAD_PARAMETER, "state must be queued, running, succeeded, failed or cancelled");
 }
 
 void td_h_jobs_list(struct td_request *r)
 {
     static const char *const query[] = {"state", "hardware", "limit", "cursor", NULL};
     struct page p = {.js = td_req_daemon(r)->jobs};
-    const char *state = td_req_query(r, "state"), *hardware = td_req_query(r, "hardware");
+    const char *state = td_req_query(r, "state"), *hardware = NULL;
     struct tp_err e = {0};
     int64_t before;
     int rc;
 
     if (!td_req_only_query(r, query) || !td_req_page_id(r, &p.page.limit, &before))
         return;
-    rc = check_filter(state, hardware, &e);
+    rc = check_state(state, &e);
+    if (rc == 0)
+        rc = td_query_id(r, "hardware", &hardware, &e);
     if (rc == 0) {
         tp_buf_puts(&p.page.out, "{\"items\": [");
         rc = st_job_list(td_req_reader(r), state, hardware, before, p.page.limit + 1, put_job, &p, &e);

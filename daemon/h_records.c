@@ -81,8 +81,9 @@ static void post_failed(struct post *p, enum tp_code code)
         td_count(p->d->metrics, TD_C_LIMIT_CANDIDATES, 1);
         td_reply_fail(p->r, code,
                       "hardware \"%s\" would have more than %lld candidates that wait to be measured "
-                      "(limit_candidates); nothing of the body was stored",
-                      hw, (long long)p->d->config.limit_candidates);
+                      "(limit_candidates); nothing of the body was stored; measure some, or remove what is pooled: "
+                      "DELETE /v1/hardware/%s/candidates?state=pooled",
+                      hw, (long long)p->d->config.limit_candidates, hw);
     } else
         td_reply_fail(p->r, code, "the %s could not be stored; nothing of them was", what);
 }
@@ -216,14 +217,13 @@ done:
 void td_h_measurements_post(struct td_request *r)
 {
     static const char *const query[] = {"agent", NULL};
-    const char *agent = td_req_query(r, "agent");
+    const char *agent = NULL;
     struct tp_err e = {0};
-    int rc = 0;
+    int rc;
 
     if (!td_req_only_query(r, query))
         return;
-    if (agent != NULL && !st_id_valid(agent))
-        rc = tp_fail(&e, TP_E_BAD_IDENTIFIER, "agent is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}");
+    rc = td_query_id(r, "agent", &agent, &e);
     post(r, rc == 0 ? st_ingest_new(agent) : NULL, false, rc, &e);
 }
 

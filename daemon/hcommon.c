@@ -148,6 +148,16 @@ int td_query_bool(const struct td_request *r, const char *name, bool *v, struct 
     return tp_fail(e, TP_E_BAD_PARAMETER, "%s must be true or false", name);
 }
 
+int td_query_id(const struct td_request *r, const char *name, const char **v, struct tp_err *e)
+{
+    const char *s = td_req_query(r, name);
+
+    if (s != NULL && !st_id_valid(s))
+        return tp_fail(e, TP_E_BAD_IDENTIFIER, "%s is no identifier; accepted is [a-z0-9][a-z0-9._-]{0,62}", name);
+    *v = s;
+    return 0;
+}
+
 int td_query_int(const struct td_request *r, const char *name, int64_t min, int64_t max, int64_t *v, struct tp_err *e)
 {
     const char *s = td_req_query(r, name);

@@ -21,6 +21,9 @@ int td_body_enum(const json_t *o, const char *key, const char *const *names, int
 /* ?name=true|false; absent: false. BAD_PARAMETER. */
 int td_query_bool(const struct td_request *r, const char *name, bool *v, struct tp_err *e);
 
+/* ?name=<identifier>; absent: *v = NULL. BAD_IDENTIFIER. */
+int td_query_id(const struct td_request *r, const char *name, const char **v, struct tp_err *e);
+
 /* ?name=<decimal>; absent: *v keeps its value. BAD_PARAMETER. */
 int td_query_int(const struct td_request *r, const char *name, int64_t min, int64_t max, int64_t *v, struct tp_err *e);
 

@@ -176,6 +176,14 @@ int st_candidate_put(struct st_db *db, const struct st_candidate_row *c, struct 
                      struct tp_err *e);
 int st_candidates_limit(struct st_db *db, int64_t hw, int64_t limit, struct tp_err *e); /* TOO_MANY beyond it */
 
+/* ---- store_take_back.c, store_leases.c: steps of what removes much. On the writer ---- */
+/* Up to `most` candidates of that state, of ids up to `newest`, are no more; *n = how many. */
+int st_candidates_delete(struct st_db *db, int64_t hw, enum st_candidate_state state, int64_t newest, int64_t most,
+                         int64_t *n, struct tp_err *e);
+/* Ends the first lease (id, hardware) of a bound query, which it ends too, and adds to *returned the candidates that
+ * wait again; 1 when there was one, else 0. */
+int st_lease_end_first(struct st_db *db, struct st_q *q, int64_t *returned, struct tp_err *e);
+
 int64_t st_now(void); /* unix seconds */
 int64_t st_now_ms(void);
 

@@ -235,6 +235,25 @@ int st_lease_records(struct st_reader *r, int64_t lease, st_candidate_record_fn 
 int st_lease_sweep(struct st_store *s, int64_t now, void (*done)(void *arg, int64_t returned), void *arg,
                    struct tp_err *e);
 
+/* ---- taking back what agents, selections and posts did to the pool ---- */
+struct st_taken_back {
+    int code; /* 0, or -TP_E_x: what was done before it stays, and asking again goes on */
+    struct tp_err err;
+    int64_t leases, candidates;
+};
+/* These go in steps, each of them on disk before the next and with the writes of others in between. They do not wait:
+ * done() is called on the writer thread, after the last step. When they return an error (DRAINING, NO_MEMORY), it is
+ * not. */
+typedef void (*st_taken_back_fn)(void *arg, const struct st_taken_back *r);
+/* Ends the leases of a hardware, or of one agent there (NULL: of all), whoever holds their tokens; their candidates are
+ * selected again. Leases that are taken meanwhile stay. */
+int st_leases_end(struct st_store *s, int64_t hw, const char *agent, st_taken_back_fn done, void *arg,
+                  struct tp_err *e);
+/* Every selected candidate is pooled again, without score, as if no selection had chosen it. */
+int st_candidates_unselect(struct st_store *s, int64_t hw, st_taken_back_fn done, void *arg, struct tp_err *e);
+/* Every pooled candidate leaves the pool, but for those that come in meanwhile. It can be posted again. */
+int st_candidates_remove(struct st_store *s, int64_t hw, st_taken_back_fn done, void *arg, struct tp_err *e);
+
 /* ---- models ---- */
 struct st_model {
     int64_t id;

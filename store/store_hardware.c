@@ -234,20 +234,10 @@ static int purge_task(struct st_db *db, int64_t hw, struct tp_err *e)
 
 static int purge_candidates(struct st_db *db, int64_t hw, bool *more, struct tp_err *e)
 {
-    int64_t left = PURGE_ROWS;
+    int64_t left = PURGE_ROWS, n = 0;
     int rc = 0;
-    for (int i = 0; i < ST_CANDIDATE_STATES && left > 0 && rc == 0; i++) {
-        struct st_moves m = {0};
-        struct st_q q = st_q_begin(db, ST_SQL_W_PURGE_CANDIDATES);
-        st_q_int(&q, hw);
-        st_q_text(&q, st_candidate_state_name((enum st_candidate_state)i));
-        st_q_int(&q, left);
-        rc = st_q_run(&q, e);
-        m.n[i] = rc == 0 ? -sqlite3_changes64(db->h) : 0;
-        left += m.n[i];
-        if (rc == 0)
-            rc = st_candidates_moved(db, hw, &m, e);
-    }
+    for (int i = 0; i < ST_CANDIDATE_STATES && left > 0 && rc == 0; i++, left -= n)
+        rc = st_candidates_delete(db, hw, (enum st_candidate_state)i, INT64_MAX, left, &n, e);
     *more = left == 0;
     return rc;
 }

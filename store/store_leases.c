@@ -33,6 +33,21 @@ static int end(struct st_db *db, int64_t id, int64_t hw, int64_t *returned, stru
     return rc < 0 ? rc : moved(db, hw, -*returned, e);
 }
 
+int st_lease_end_first(struct st_db *db, struct st_q *q, int64_t *returned, struct tp_err *e)
+{
+    int64_t id = 0, hw = 0, n = 0;
+    int rc = st_q_step(q, e);
+    if (rc > 0) {
+        id = st_col_int(q, 0);
+        hw = st_col_int(q, 1);
+    }
+    st_q_end(q);
+    if (rc <= 0 || (rc = end(db, id, hw, &n, e)) < 0)
+        return rc;
+    *returned += n;
+    return 1;
+}
+
 struct clock {
     int64_t now, longest; /* time to live that a lease can have */
 };
@@ -52,20 +67,12 @@ static int expire(struct st_db *db, struct clock c, int64_t *returned, struct tp
     int rc = st_q_run(&q, e);
     if (rc < 0)
         return rc;
-    for (;;) {
-        int64_t id = 0, hw = 0, n = 0;
+    do {
         q = st_q_begin(db, ST_SQL_W_LEASE_EXPIRED);
         st_q_int(&q, c.now);
-        rc = st_q_step(&q, e);
-        if (rc > 0) {
-            id = st_col_int(&q, 0);
-            hw = st_col_int(&q, 1);
-        }
-        st_q_end(&q);
-        if (rc <= 0 || (rc = end(db, id, hw, &n, e)) < 0)
-            return rc;
-        *returned += n;
-    }
+        rc = st_lease_end_first(db, &q, returned, e);
+    } while (rc > 0);
+    return rc;
 }
 
 /* ---- take ---- */
@@ -218,7 +225,7 @@ static int find(struct st_db *db, const struct with_token *w, struct found *out,
 static int unknown(const char *token, struct tp_err *e)
 {
     return tp_fail(e, TP_E_UNKNOWN_LEASE,
-                   "there is no lease \"%.40s\": it was returned, ran out, or all of it is measured", token);
+                   "there is no lease \"%.40s\": it was returned or ended, ran out, or all of it is measured", token);
 }
 
 static int renew(struct st_db *db, void *arg, struct tp_err *e)

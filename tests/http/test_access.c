@@ -195,7 +195,7 @@ START_TEST(the_role_of_each_route_is_the_contracts)
         bool get = !strcmp(r->method, "GET");
         if (!strcmp(r->path, "/livez") || !strcmp(r->path, "/readyz") || !strcmp(r->path, "/metrics"))
             want = NONE;
-        else if (strstr(r->path, "/weights"))
+        else if (strstr(r->path, "/weights") || (!strcmp(r->method, "DELETE") && strstr(r->path, "/hardware/")))
             want = OPERATE;
         else if ((get && (strstr(r->path, "/measurements") || !strcmp(strrchr(r->path, '/'), "/best"))) ||
                  (!get &&

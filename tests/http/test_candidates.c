@@ -1,4 +1,4 @@
-/* Candidates and selections: what every route does and every way in which it refuses.
+/* Candidates and selections, and how they are taken back: what every route does and every way in which it refuses.
  *
  * All tests of a case share its daemon and each uses hardware names of its own, so that they do not meet. */
 #include "tests/http/pool.h"
@@ -85,7 +85,7 @@ START_TEST(bad_posts_of_candidates_are_refused_whole)
                415, "unsupported-media-type");
     struct bb_reply *r = bb_call(&(struct tc_request){.method = "PUT", .path = "/v1/hardware/refused/candidates"});
     bb_problem(r, 405, "method-not-allowed");
-    ck_assert_str_eq(bb_header(r, "Allow"), "POST, GET, HEAD, OPTIONS");
+    ck_assert_str_eq(bb_header(r, "Allow"), "POST, GET, HEAD, DELETE, OPTIONS");
     counts_are("refused", 0, 0, 0, 0, 0);
 }
 END_TEST
@@ -131,6 +131,90 @@ START_TEST(lists_are_pages_and_can_be_one_state)
 }
 END_TEST
 
+/* ---- taking back ---- */
+
+static void takes_back(const char *hw, const char *state, int unselected, int removed)
+{
+    struct bb_reply *r = bb_delete("/v1/hardware/%s/candidates?state=%s", hw, state);
+    bb_status(r, 200);
+    ck_assert_int_eq(tc_int(r->json, "/unselected", -1), unselected);
+    ck_assert_int_eq(tc_int(r->json, "/removed", -1), removed);
+}
+
+START_TEST(a_selection_by_mistake_is_taken_back)
+{
+    bb_put_hardware("mistake");
+    pool("mistake", 0, 12);
+    chosen("mistake", "{\"fraction\": 1}");
+    ck_assert_uint_eq(leased(lease("mistake", "a", 2, 60)), 2);
+    takes_back("mistake", "selected", 10, 0);
+    counts_are("mistake", 10, 0, 2, 0, 0);
+    const struct bb_reply *r = bb_get("/v1/hardware/mistake/candidates?state=pooled&limit=1");
+    ck_assert(json_is_null(tc_at(r->json, "/items/0/score")));
+    ck_assert(json_is_null(tc_at(r->json, "/items/0/selection")));
+    ck_assert_uint_eq(leased(lease("mistake", "b", 2, 60)), 0);
+    takes_back("mistake", "selected", 0, 0);
+    chosen("mistake", "{\"budget\": 3}");
+    counts_are("mistake", 7, 3, 2, 0, 0);
+}
+END_TEST
+
+START_TEST(what_is_pooled_can_be_removed_and_posted_again)
+{
+    bb_put_hardware("emptied");
+    pool("emptied", 0, 12);
+    chosen("emptied", "{\"budget\": 3}");
+    takes_back("emptied", "pooled", 0, 9);
+    counts_are("emptied", 0, 3, 0, 0, 0);
+    takes_back("emptied", "pooled", 0, 0);
+    bb_counts(post("emptied", "candidates", unmeasured(0, 12)), 9, 3, 0);
+    bb_counts(post("emptied", "measurements", bb_records(0, 12)), 12, 0, 0);
+    takes_back("emptied", "pooled", 0, 0);
+    counts_are("emptied", 0, 0, 0, 12, 0);
+}
+END_TEST
+
+/* It ends well, and what it did not choose in time is gone and stays so. */
+START_TEST(a_selection_does_not_bring_back_what_is_removed_meanwhile)
+{
+    bb_put_hardware("racing");
+    for (int round = 0; round < 4; round++) {
+        pool("racing", 0, 200);
+        struct bb_reply *r = bb_json("POST", "{\"fraction\": 1}", "/v1/hardware/racing/selections");
+        bb_status(r, 202);
+        tc_sleep(0.01 * round);
+        int64_t removed = tc_int(bb_delete("/v1/hardware/racing/candidates?state=pooled")->json, "/removed", -1);
+        const json_t *end = bb_wait(tc_int(r->json, "/id", 0));
+        ck_assert_str_eq(tc_str(end, "/state"), "succeeded");
+        int64_t count = tc_int(end, "/result/count", -1);
+        ck_assert_int_eq(count + removed, 200);
+        counts_are("racing", 0, (int)count, 0, 0, 0);
+        takes_back("racing", "selected", (int)count, 0);
+        takes_back("racing", "pooled", 0, (int)count);
+    }
+}
+END_TEST
+
+START_TEST(only_pooled_and_selected_candidates_are_taken_back)
+{
+    static const char *const bad[] = {"", "?state=", "?state=leased", "?state=measured", "?state=failed", "?state=x"};
+    bb_put_hardware("kept");
+    pool("kept", 0, 6);
+    chosen("kept", "{\"budget\": 4}");
+    ck_assert_uint_eq(leased(lease("kept", "a", 2, 60)), 2);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct bb_reply *r = bb_delete("/v1/hardware/kept/candidates%s", bad[i]);
+        bb_problem(r, 400, "bad-parameter");
+        ck_assert_msg(strstr(tc_str(r->json, "/detail"), "state") != NULL, "%s: %s", bad[i], r->body);
+    }
+    ck_assert_ptr_nonnull(strstr(bb_delete("/v1/hardware/kept/candidates?state=leased")->body, "/leases"));
+    bb_problem(bb_delete("/v1/hardware/kept/candidates?state=pooled&limit=1"), 400, "bad-parameter");
+    bb_problem(bb_delete("/v1/hardware/none-such/candidates?state=pooled"), 404, "unknown-hardware");
+    bb_problem(bb_delete("/v1/hardware/No/candidates?state=pooled"), 400, "bad-identifier");
+    counts_are("kept", 2, 2, 2, 0, 0);
+}
+END_TEST
+
 START_TEST(the_pool_of_a_hardware_is_limited)
 {
     static const char *const args[] = {
@@ -141,6 +225,7 @@ START_TEST(the_pool_of_a_hardware_is_limited)
     struct bb_reply *r = post("small", "candidates", unmeasured(8, 3));
     bb_problem(r, 429, "too-many-requests");
     ck_assert_ptr_nonnull(strstr(r->body, "limit_candidates"));
+    ck_assert_ptr_nonnull(strstr(r->body, "DELETE /v1/hardware/small/candidates?state=pooled"));
     ck_assert_ptr_nonnull(bb_header(r, "Retry-After"));
     counts_are("small", 8, 0, 0, 0, 0);
     pool("small", 8, 2);
@@ -153,6 +238,10 @@ START_TEST(the_pool_of_a_hardware_is_limited)
     r = bb_json("POST", "{\"agent\": \"a\"}", "/v1/hardware/small/leases");
     bb_status(r, 200);
     ck_assert_uint_eq(leased(r), 4);
+    takes_back("small", "selected", 6, 0);
+    bb_problem(post("small", "candidates", unmeasured(40, 1)), 429, "too-many-requests");
+    takes_back("small", "pooled", 0, 6);
+    pool("small", 40, 6);
     bb_stop(d);
 }
 END_TEST
@@ -353,6 +442,11 @@ int main(void)
     tcase_add_test(tc, what_is_wanted_again_is_chosen_among_the_others);
     tcase_add_test(tc, bad_selections_are_refused);
     tcase_add_test(tc, a_waiting_selection_can_be_cancelled_and_an_equal_one_is_the_first);
+    tc = bb_case(s, "taking back", 60);
+    tcase_add_test(tc, a_selection_by_mistake_is_taken_back);
+    tcase_add_test(tc, what_is_pooled_can_be_removed_and_posted_again);
+    tcase_add_test(tc, a_selection_does_not_bring_back_what_is_removed_meanwhile);
+    tcase_add_test(tc, only_pooled_and_selected_candidates_are_taken_back);
     tc = bb_case_own(s, "daemons of their own", 60);
     tcase_add_test(tc, the_pool_of_a_hardware_is_limited);
     return bb_main(s);

@@ -145,6 +145,74 @@ START_TEST(a_lease_that_runs_out_gives_back_and_a_renewed_one_does_not)
 }
 END_TEST
 
+static struct bb_reply *ends(const char *hw, const char *query, int leases, int returned)
+{
+    struct bb_reply *r = bb_delete("/v1/hardware/%s/leases%s", hw, query);
+    bb_status(r, 200);
+    ck_assert_int_eq(tc_int(r->json, "/leases", -1), leases);
+    ck_assert_int_eq(tc_int(r->json, "/returned", -1), returned);
+    return r;
+}
+
+START_TEST(the_leases_of_an_agent_that_is_gone_are_ended_without_their_tokens)
+{
+    bb_put_hardware("ending");
+    pool("ending", 0, 12);
+    chosen("ending", "{\"fraction\": 1}");
+    struct bb_reply *one = lease("ending", "gone", 2, 86400), *two = lease("ending", "gone", 1, 60),
+                    *lives = lease("ending", "lives", 3, 60);
+    bb_counts(post("ending", "measurements", answer(one, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
+    struct bb_reply *r = ends("ending", "?agent=gone", 2, 2);
+    ck_assert_ptr_null(strstr(r->body, tc_str(lives->json, "/lease")));
+    counts_are("ending", 0, 8, 3, 1, 0);
+    bb_problem(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(one->json, "/lease")), 404, "unknown-lease");
+    bb_problem(bb_delete("/v1/leases/%s", tc_str(two->json, "/lease")), 404, "unknown-lease");
+    bb_status(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(lives->json, "/lease")), 200);
+    /* it lives after all: what it measures counts, and nobody measures that again */
+    bb_counts(post("ending", "measurements?agent=gone", answer(one, 1, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
+    counts_are("ending", 0, 7, 3, 2, 0);
+    ends("ending", "?agent=gone", 0, 0);
+    r = bb_get("/metrics");
+    ck_assert_ptr_nonnull(strstr(r->body, "tcld_leased_candidates_total{event=\"ended\"} 2"));
+}
+END_TEST
+
+START_TEST(all_leases_of_a_hardware_are_ended_and_no_others)
+{
+    bb_put_hardware("all");
+    bb_put_hardware("others");
+    pool("all", 0, 6);
+    pool("others", 0, 6);
+    chosen("all", "{\"fraction\": 1}");
+    chosen("others", "{\"fraction\": 1}");
+    lease("all", "a", 2, 60);
+    lease("all", "b", 2, 60);
+    lease("others", "a", 2, 60);
+    ends("all", "", 2, 4);
+    counts_are("all", 0, 6, 0, 0, 0);
+    counts_are("others", 0, 4, 2, 0, 0);
+    ck_assert_uint_eq(leased(lease("all", "c", 9, 60)), 6);
+}
+END_TEST
+
+START_TEST(bad_ends_of_leases_are_refused)
+{
+    bb_put_hardware("held");
+    pool("held", 0, 3);
+    chosen("held", "{\"fraction\": 1}");
+    lease("held", "a", 3, 60);
+    bb_problem(bb_delete("/v1/hardware/held/leases?agent=A"), 400, "bad-identifier");
+    bb_problem(bb_delete("/v1/hardware/held/leases?agent="), 400, "bad-identifier"); /* not all of them */
+    bb_problem(bb_delete("/v1/hardware/held/leases?name=a"), 400, "bad-parameter");
+    bb_problem(bb_delete("/v1/hardware/none-such/leases"), 404, "unknown-hardware");
+    bb_problem(bb_delete("/v1/hardware/No/leases"), 400, "bad-identifier");
+    struct bb_reply *r = bb_get("/v1/hardware/held/leases");
+    bb_problem(r, 405, "method-not-allowed");
+    ck_assert_str_eq(bb_header(r, "Allow"), "POST, DELETE, OPTIONS");
+    counts_are("held", 0, 0, 3, 0, 0);
+}
+END_TEST
+
 START_TEST(bad_leases_are_refused)
 {
     static const struct {
@@ -186,7 +254,6 @@ START_TEST(bad_leases_are_refused)
     bb_problem(bb_delete("/v1/leases/%%27%%20or%%201=1"), 404, "unknown-lease");
     bb_problem(bb_get("/v1/leases/%s", token), 405, "method-not-allowed");
     bb_problem(bb_get("/v1/leases/%s/renew", token), 405, "method-not-allowed");
-    bb_problem(bb_get("/v1/hardware/unleased/leases"), 405, "method-not-allowed");
     control_bodies_only("/v1/hardware/unleased/leases");
     control_bodies_only(bb_printf("/v1/leases/%s/renew", token).p);
     counts_are("unleased", 0, 2, 1, 0, 0);
@@ -225,6 +292,14 @@ START_TEST(pool_selection_and_leases_survive_a_restart)
     bb_status(bb_json("POST", "", "/v1/leases/%s/renew", tc_str(l->json, "/lease")), 200);
     bb_counts(post("kept", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 1, 0, 0);
     counts_are("kept", 3, 4, 1, 1, 0);
+    ends("kept", "?agent=a", 1, 1);
+    bb_status(bb_delete("/v1/hardware/kept/candidates?state=pooled"), 200);
+    bb_status(bb_delete("/v1/hardware/kept/candidates?state=selected"), 200);
+    tc_daemon_signal(d, SIGKILL);
+    tc_daemon_wait(d, 30);
+    tc_daemon_free(d);
+    d = bb_start(dir, NULL);
+    counts_are("kept", 5, 0, 0, 1, 0);
     bb_stop(d);
 }
 END_TEST
@@ -251,6 +326,9 @@ START_TEST(a_full_disk_refuses_every_write_and_loses_nothing)
     bb_problem(bb_json("POST", "{\"agent\": \"b\"}", "/v1/hardware/full/leases"), 507, "disk-full");
     bb_problem(bb_json("POST", "{\"ttl_seconds\": 700}", "/v1/leases/%s/renew", token), 507, "disk-full");
     bb_problem(bb_delete("/v1/leases/%s", token), 507, "disk-full");
+    bb_problem(bb_delete("/v1/hardware/full/leases"), 507, "disk-full");
+    bb_problem(bb_delete("/v1/hardware/full/candidates?state=selected"), 507, "disk-full");
+    bb_problem(bb_delete("/v1/hardware/full/candidates?state=pooled"), 507, "disk-full");
     bb_problem(post("full", "measurements", answer(l, 0, "[[0.001], 0, 0.1, 1]")), 507, "disk-full");
     bb_status(bb_get("/v1/hardware/full/candidates"), 200);
     counts_are("full", 3, 4, 2, 0, 0);
@@ -275,6 +353,9 @@ int main(void)
     tcase_add_test(tc, a_duplicate_of_another_agent_leaves_a_lease_alone);
     tcase_add_test(tc, a_returned_lease_can_be_taken_at_once);
     tcase_add_test(tc, a_lease_that_runs_out_gives_back_and_a_renewed_one_does_not);
+    tcase_add_test(tc, the_leases_of_an_agent_that_is_gone_are_ended_without_their_tokens);
+    tcase_add_test(tc, all_leases_of_a_hardware_are_ended_and_no_others);
+    tcase_add_test(tc, bad_ends_of_leases_are_refused);
     tcase_add_test(tc, bad_leases_are_refused);
     tcase_add_test(tc, deleting_hardware_takes_pool_and_leases_along);
     tc = bb_case_own(s, "daemons of their own", 60);
