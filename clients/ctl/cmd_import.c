@@ -329,10 +329,28 @@ static int list_candidates(struct ctl *c, const struct ctl_args *a, const char *
     return CTL_OK;
 }
 
+static int take_back(struct ctl *c, const char *hw, const char *state)
+{
+    json_t *reply = NULL;
+    int rc = ctl_call(c, "DELETE", ctl_path(c, "/v1/hardware/%s/candidates?state=%s", hw, state), NULL, &reply);
+
+    if (rc)
+        return rc;
+    ctl_print_object(c, reply);
+    if (tc_int(reply, "/removed", 0) > 0)
+        ctl_note(c, "what was added from a file before is added again with --again");
+    json_decref(reply);
+    return CTL_OK;
+}
+
 int ctl_candidates(struct ctl *c, const struct ctl_args *a)
 {
     const char *hw = a->word[1], *repeat = ctl_get(a, "repeat"), *path;
 
+    if (!strcmp(a->word[0], "unselect") && a->n == 2)
+        return take_back(c, hw, "selected");
+    if (!strcmp(a->word[0], "remove") && a->n == 2)
+        return take_back(c, hw, "pooled");
     if (!strcmp(a->word[0], "list") && a->n == 2)
         return list_candidates(c, a, hw);
     if (strcmp(a->word[0], "add") || a->n < 3)

@@ -1,9 +1,10 @@
-/* tclctl lease: what a measurement agent asks for, by hand. The records go to stdout as log lines. */
+/* tclctl lease: what a measurement agent asks for, by hand, and the end of what an agent that is gone holds. The
+ * records go to stdout as log lines. */
 #include "clients/ctl/ctl.h"
 
 #include <string.h>
 
-const struct ctl_opt ctl_lease_opts[] = {{"agent", "NAME", "who takes them; needed"},
+const struct ctl_opt ctl_lease_opts[] = {{"agent", "NAME", "who takes them, needed; end: whose leases (all)"},
                                          {"max", "N", "at most so many (64)"},
                                          {"ttl", "SECONDS", "how long the lease lasts"},
                                          {0}};
@@ -43,26 +44,41 @@ static int take(struct ctl *c, const struct ctl_args *a)
     return CTL_OK;
 }
 
+static int renew(struct ctl *c, const struct ctl_args *a, const char *lease, json_t **reply)
+{
+    json_t *body = json_object();
+    int rc = ctl_put_num(c, a, "ttl", body, "ttl_seconds");
+
+    if (!rc)
+        return ctl_call(c, "POST", ctl_path(c, "/v1/leases/%s/renew", lease), body, reply);
+    json_decref(body);
+    return rc;
+}
+
+static int end(struct ctl *c, const struct ctl_args *a, const char *hw, json_t **reply)
+{
+    const char *agent = ctl_get(a, "agent"), *path = agent ? ctl_path(c, "/v1/hardware/%s/leases?agent=%s", hw, agent)
+                                                           : ctl_path(c, "/v1/hardware/%s/leases", hw);
+
+    return ctl_call(c, "DELETE", path, NULL, reply);
+}
+
 int ctl_lease(struct ctl *c, const struct ctl_args *a)
 {
-    const char *path = a->n == 2 ? ctl_path(c, "/v1/leases/%s", a->word[1]) : NULL;
-    json_t *body, *reply = NULL;
+    const char *verb = a->word[0], *of = a->n == 2 ? a->word[1] : NULL;
+    json_t *reply = NULL;
     int rc;
 
-    if (a->n == 1)
+    if (!of && strcmp(verb, "return") && strcmp(verb, "renew") && strcmp(verb, "end"))
         return take(c, a);
-    if (!strcmp(a->word[0], "return")) {
-        rc = ctl_call(c, "DELETE", path, NULL, &reply);
-    } else if (!strcmp(a->word[0], "renew")) {
-        body = json_object();
-        rc = ctl_put_num(c, a, "ttl", body, "ttl_seconds");
-        if (rc)
-            json_decref(body);
-        else
-            rc = ctl_call(c, "POST", ctl_printf(c, "%s/renew", path), body, &reply);
-    } else {
+    if (of && !strcmp(verb, "return"))
+        rc = ctl_call(c, "DELETE", ctl_path(c, "/v1/leases/%s", of), NULL, &reply);
+    else if (of && !strcmp(verb, "renew"))
+        rc = renew(c, a, of, &reply);
+    else if (of && !strcmp(verb, "end"))
+        rc = end(c, a, of, &reply);
+    else
         return ctl_fail(c, CTL_USAGE, "usage: tclctl lease %s", c->command->usage);
-    }
     if (!rc)
         ctl_print_object(c, reply);
     json_decref(reply);

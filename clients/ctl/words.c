@@ -13,6 +13,7 @@ static const struct {
     {" to /v1/hardware/*/measurements", " (tclctl import * FILE)"},
     {"POST /v1/hardware/*/measurements~", "tclctl import * FILE"},
     {"POST /v1/hardware/*/candidates~", "tclctl candidates add * FILE"},
+    {"DELETE /v1/hardware/*/candidates?state=pooled", "tclctl candidates remove *"},
     {"POST /v1/hardware/*/selections~", "tclctl select *"},
     {"POST /v1/hardware/*/retrain~", "tclctl adapt *"},
     {"POST /v1/hardware/*/activate~", "tclctl activate * ID"},

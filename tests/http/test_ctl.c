@@ -280,16 +280,23 @@ START_TEST(every_command_speaks_json)
 }
 END_TEST
 
-START_TEST(candidates_are_selected_leased_and_given_back)
+/* A log of n candidates that nobody has measured. */
+static const char *unmeasured(const char *name, int from, int n)
 {
     struct tp_buf b = {0};
-    for (int i = 0; i < 20; i++) {
-        struct bb_text t = bb_unmeasured(5000 + i);
+    for (int i = 0; i < n; i++) {
+        struct bb_text t = bb_unmeasured(from + i);
         tp_buf_put(&b, t.p, t.n);
         tp_buf_putc(&b, '\n');
     }
-    const char *log = ctl_file("cand.json", b.p, b.n);
+    const char *path = ctl_file(name, b.p, b.n);
     tp_buf_free(&b);
+    return path;
+}
+
+START_TEST(candidates_are_selected_leased_and_given_back)
+{
+    const char *log = unmeasured("cand.json", 5000, 20);
     ck_run(ctl("candidates add first %s", log), 0);
     struct run r = ctl("select first --budget 6 --method random --seed 3 --wait");
     ck_run(r, 0);
@@ -311,6 +318,35 @@ START_TEST(candidates_are_selected_leased_and_given_back)
     ck_run(ctl("lease return nonsense"), REFUSED);
     ck_run(ctl("select first --weights 1,2"), USAGE);
     ck_run(ctl("select first"), REFUSED); /* tcld says what is missing */
+}
+END_TEST
+
+START_TEST(an_operator_takes_back_leases_selections_and_candidates)
+{
+    const char *log = unmeasured("back.json", 6000, 10);
+    ck_run(ctl("hardware add back --target llvm --family back"), 0);
+    ck_run(ctl("candidates add back %s", log), 0);
+    ck_run(ctl("select back --fraction 1 --method random --wait"), 0);
+    ck_run(ctl("lease back --agent gone --max 3 --ttl 86400"), 0);
+    ck_run(ctl("lease back --agent lives --max 2"), 0);
+    struct run r = ctl("lease end back --agent gone");
+    ck_run(r, 0);
+    ck_has(r.out, "leases");
+    r = ctl("lease end back --json");
+    ck_run(r, 0);
+    ck_assert_int_eq(tc_int(r.json, "/leases", -1), 1);
+    ck_assert_int_eq(tc_int(r.json, "/returned", -1), 2);
+    ck_run(ctl("lease end back --agent NOBODY"), REFUSED);
+    r = ctl("candidates unselect back --json");
+    ck_run(r, 0);
+    ck_assert_int_eq(tc_int(r.json, "/unselected", -1), 10);
+    r = ctl("candidates remove back");
+    ck_run(r, 0);
+    ck_has(r.out, "removed");
+    ck_has(r.err, "--again");
+    ck_run(ctl("candidates remove none-such"), REFUSED);
+    ck_run(ctl("candidates add back %s --again", log), 0);
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/back")->json, "/counts/candidates/pooled", -1), 10);
 }
 END_TEST
 
@@ -372,6 +408,7 @@ int main(void)
     tcase_add_test(tc, weights_go_out_and_in);
     tcase_add_test(tc, every_command_speaks_json);
     tcase_add_test(tc, candidates_are_selected_leased_and_given_back);
+    tcase_add_test(tc, an_operator_takes_back_leases_selections_and_candidates);
     tcase_add_test(tc, a_rejected_model_answers_only_by_force);
     tcase_add_test(tc, what_tcld_cannot_do_is_told_in_its_words);
     tc = bb_case_own(s, "knowing", 480);

@@ -86,6 +86,12 @@ START_TEST(a_wrong_command_line_is_told_with_its_own_status)
                                         "backup",
                                         "hardware add x --set y",
                                         "status --timeout 0",
+                                        "lease return",
+                                        "lease renew",
+                                        "lease end",
+                                        "lease paint x",
+                                        "candidates remove",
+                                        "candidates unselect x y",
                                         NULL};
     for (int i = 0; wrong[i]; i++) {
         struct run r = ctl("%s", wrong[i]);
@@ -178,6 +184,21 @@ START_TEST(a_token_that_was_made_here_opens_a_daemon_that_wants_one)
 }
 END_TEST
 
+START_TEST(a_pool_at_its_limit_is_emptied_as_tclctl_is_told)
+{
+    struct tc_daemon *d = bb_start(bb_path("small"), (const char *[]){"--limit-candidates", "1", NULL});
+    struct bb_text two = bb_printf("%s\n%s\n", bb_unmeasured(1).p, bb_unmeasured(2).p);
+    const char *log = ctl_file("two.json", two.p, two.n);
+    ck_run(ctl("hardware add small --target llvm"), 0);
+    struct run r = ctl("candidates add small %s --patience 0", log);
+    ck_run(r, REFUSED);
+    ck_has(r.err, "tclctl candidates remove small");
+    ck_has_not(r.err, "/v1");
+    ck_run(ctl("candidates remove small"), 0);
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_backup_is_a_database)
 {
     char *path = bb_path("copy.db");
@@ -196,7 +217,9 @@ START_TEST(completion_is_bash_and_knows_the_commands)
     const char *sh[] = {"bash", "-c",
                         bb_printf("source %s; COMP_WORDS=(tclctl retr); COMP_CWORD=1; _tclctl; echo ${COMPREPLY[*]}; "
                                   "COMP_WORDS=(tclctl hardware ad); COMP_CWORD=2; _tclctl; echo ${COMPREPLY[*]}; "
-                                  "COMP_WORDS=(tclctl select x --bud); COMP_CWORD=3; _tclctl; echo ${COMPREPLY[*]}",
+                                  "COMP_WORDS=(tclctl select x --bud); COMP_CWORD=3; _tclctl; echo ${COMPREPLY[*]}; "
+                                  "COMP_WORDS=(tclctl lease en); COMP_CWORD=2; _tclctl; echo ${COMPREPLY[*]}; "
+                                  "COMP_WORDS=(tclctl candidates un); COMP_CWORD=2; _tclctl; echo ${COMPREPLY[*]}",
                                   path)
                             .p,
                         NULL};
@@ -204,7 +227,7 @@ START_TEST(completion_is_bash_and_knows_the_commands)
     if (r.status == 127)
         return; /* no bash here */
     ck_run(r, 0);
-    ck_assert_str_eq(r.out, "retrain\nadd\n--budget\n");
+    ck_assert_str_eq(r.out, "retrain\nadd\n--budget\nend\nunselect\n");
 }
 END_TEST
 
@@ -264,6 +287,7 @@ int main(void)
     tcase_add_test(tc, a_wrong_command_line_is_told_with_its_own_status);
     tcase_add_test(tc, settings_come_from_flags_then_environment_then_file);
     tcase_add_test(tc, a_token_is_new_and_its_line_holds_its_hash);
+    tcase_add_test(tc, a_pool_at_its_limit_is_emptied_as_tclctl_is_told);
     tcase_add_test(tc, a_backup_is_a_database);
     tcase_add_test(tc, a_secret_goes_into_a_file_that_is_new_and_ours_alone);
     tcase_add_test(tc, a_policy_is_set_shown_and_taken_back);
