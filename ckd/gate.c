@@ -48,10 +48,11 @@ void tk_gate_judge(const struct tk_concordance *c, struct tk_verdict *out)
     if (isnan(c->mean))
         snprintf(out->reason, sizeof out->reason, "No two programs of the probe are told apart by their costs.");
     else
-        snprintf(out->reason, sizeof out->reason, "Concordance %.3f on the probe, at least %.3f: %s.", c->mean, c->lower,
-             out->gate == TK_GATE_WARM_START ? "start from what is known"
-             : out->gate == TK_GATE_UNSURE   ? "learn from it if no rival is better"
-                                             : "what is known does not help here");
+        snprintf(out->reason, sizeof out->reason, "Concordance %.3f on the probe, at least %.3f: %s.", c->mean,
+                 c->lower,
+                 out->gate == TK_GATE_WARM_START ? "start from what is known"
+                 : out->gate == TK_GATE_UNSURE   ? "learn from it if no rival is better"
+                                                 : "what is known does not help here");
 }
 
 /* true: the verdict is there already. */

@@ -154,11 +154,8 @@ bool td_drift_get(struct td_drift *x, const char *hardware, int64_t model, struc
     t = find_locked(x, hardware, false);
     found = t != NULL && t->programs > 0 && t->model == model;
     if (found) {
-        *out = (struct td_drift_view){.programs = t->programs,
-                                      .error = median(t, true),
-                                      .bias = median(t, false),
-                                      .base = t->base,
-                                      .ratio = NAN};
+        *out = (struct td_drift_view){
+            .programs = t->programs, .error = median(t, true), .bias = median(t, false), .base = t->base, .ratio = NAN};
         if (t->programs >= TD_DRIFT_BASE + TD_DRIFT_WINDOW)
             out->ratio = out->error / fmax(t->base, TD_DRIFT_FLOOR);
     }
