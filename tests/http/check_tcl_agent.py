@@ -20,6 +20,10 @@ def cost(records):
     return [{"costs": [0.001, 0.002], "error_no": 0, "all_cost": 0.5, "timestamp": 1700000000.7} for _ in records]
 
 
+def in_vain(records):
+    return [tcl_agent.failed() for _ in records]
+
+
 def broken(records):
     raise RuntimeError("no compiler here")
 
@@ -40,12 +44,20 @@ def main():
         expect("status", error.status, 404)
         expect("text", "none-such" in str(error), True)
 
-    # what a program breaks is a failure of the programs, not the end of the agent
-    agent = tcl_agent.Agent(client, hardware, "py-1", broken, most=4, batch=3)
-    one = client.lease(hardware, "py-1", 4, 60)
-    agent._work_off(one["lease"], [c["record"] for c in one["candidates"]])
+    # failures of programs are posted as such
+    agent = tcl_agent.Agent(client, hardware, "py-1", in_vain, most=4, batch=3)
+    lease = tcl_agent.Lease(client, client.lease(hardware, "py-1", 4, 60), 60)
+    agent._work_off(lease)
     expect("after failures", states(client, hardware), [0, 16, 0, 0, 4])
     expect("failures", (agent.measured, agent.failures), (4, 4))
+
+    # what measuring raises is held against no program
+    agent = tcl_agent.Agent(client, hardware, "py-1", broken)
+    try:
+        agent.run()
+        sys.exit("an agent that cannot measure did not end")
+    except tcl_agent.Trouble:
+        expect("after trouble", states(client, hardware), [0, 16, 0, 0, 4])
 
     # told to stop in the middle of a lease: what is not measured is given back
     stopping = Client(url, patience=5, stop=threading.Event())

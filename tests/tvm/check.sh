@@ -6,4 +6,4 @@ command -v python3 >/dev/null || { echo "check-tvm: python3 is not installed: th
 TCLD=$(realpath "$1")
 export TCLD PYTHONDONTWRITEBYTECODE=1
 cd "$(dirname "$0")"
-exec python3 -W error -m unittest -q test_model test_metaschedule test_commands
+exec python3 -W error -m unittest -q test_model test_metaschedule test_commands test_agent

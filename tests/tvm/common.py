@@ -31,9 +31,9 @@ def text(path):
 class Daemon:
     """A tcld on a port that the kernel picked; start() after kill() serves the same port and state."""
 
-    def __init__(self):
+    def __init__(self, *options):
         self.dir = tempfile.mkdtemp(prefix="tcld-tvm-")
-        self.port, self.process = 0, None
+        self.port, self.process, self.options = 0, None, options
         self.start()
 
     def start(self):
@@ -43,7 +43,8 @@ class Daemon:
         with open(os.path.join(self.dir, "log"), "ab") as log:
             self.process = subprocess.Popen(
                 [os.environ.get("TCLD") or os.path.join(ROOT, "build", "tcld"), "--listen=127.0.0.1:%d" % self.port,
-                 "--state-dir=" + os.path.join(self.dir, "state"), "--port-file=" + port_file], stderr=log, stdout=log)
+                 "--state-dir=" + os.path.join(self.dir, "state"), "--port-file=" + port_file] + list(self.options),
+                stderr=log, stdout=log)
         end = time.monotonic() + 60
         while not os.path.exists(port_file):
             if self.process.poll() is not None or time.monotonic() > end:
@@ -68,6 +69,25 @@ class Daemon:
         with urllib.request.urlopen(request, timeout=120) as reply:
             return json.loads(reply.read().decode() or "null")
 
+    def select(self, hardware, lines):
+        """Registers, and selects all of these programs to be measured."""
+        self.call("PUT", "/v1/hardware/" + hardware, {"target": "llvm -mcpu=skylake-avx512"})
+        self.call("POST", "/v1/hardware/%s/candidates" % hardware, "".join(lines).encode(), "application/x-ndjson")
+        job = self.call("POST", "/v1/hardware/%s/selections" % hardware, {"fraction": 1, "method": "random"})
+        self.finish(job)
+
+    def counts(self, hardware):
+        """(selected, leased, measured, failed)"""
+        counts = self.call("GET", "/v1/hardware/" + hardware)["counts"]["candidates"]
+        return tuple(counts[k] for k in ("selected", "leased", "measured", "failed"))
+
+    def finish(self, job):
+        while job["state"] in ("queued", "running"):
+            time.sleep(0.1)
+            job = self.call("GET", "/v1/jobs/%d" % job["id"])
+        if job["state"] != "succeeded":
+            raise RuntimeError("%(kind)s: %(state)s" % job)
+
     def teach(self, hardware, files=DEMO, seconds=4):
         """Registers, posts the demo's logs, trains for a few seconds."""
         self.call("PUT", "/v1/hardware/" + hardware, {"target": "llvm -mcpu=skylake-avx512"})
@@ -75,11 +95,7 @@ class Daemon:
             with open(path, "rb") as log:
                 self.call("POST", "/v1/hardware/%s/measurements" % hardware, log.read(), "application/x-ndjson")
         job = self.call("POST", "/v1/hardware/%s/retrain" % hardware, {"mode": "finetune", "max_seconds": seconds})
-        while job["state"] in ("queued", "running"):
-            time.sleep(0.1)
-            job = self.call("GET", "/v1/jobs/%d" % job["id"])
-        if job["state"] != "succeeded":
-            raise RuntimeError("training: %r" % job)
+        self.finish(job)
 
 
 def lines_of(path):

@@ -1,7 +1,8 @@
 """HTTP to tcld with the standard library alone: one kept-alive connection, and patience where it is wanted.
 
 Two ways to ask. Client.ask() is one question with a time limit: an answer of any status, or OSError. Client.call() wants a
-2xx and asks again while there is none to be had (no answer, 429, 5xx), for `patience` seconds; a 4xx raises Refused.
+2xx and asks again while there is none to be had (no answer, 429, 5xx), for `patience` seconds, or `grace` seconds after
+`stop` is set; a 4xx raises Refused.
 Every write of tcld may be repeated, so a connection that the daemon closed between two requests is opened anew unseen.
 """
 import gzip
@@ -16,6 +17,7 @@ from typing import Any, Dict, NamedTuple, Optional, Union
 
 DEFAULT_URL = "http://127.0.0.1:8723"
 GZIP_OVER = 64 << 10  # bytes; below it packing costs more than sending, over loopback and local networks
+GRACE = 30.0  # seconds; as long as a daemon may take to start anew, and less than a service is given to stop
 
 
 class Refused(Exception):
@@ -65,6 +67,7 @@ class Client:
         self.token = token or os.environ.get("TCLD_TOKEN")
         self.timeout, self.patience = timeout, patience
         self.stop = stop or threading.Event()
+        self._stopped: Optional[float] = None  # when a call first saw that: all of them share the grace
         self.gzip_over = GZIP_OVER
         self._connection: Optional[http.client.HTTPConnection] = None
         self._new_connection()  # a malformed address is told now
@@ -122,8 +125,8 @@ class Client:
             self._connection = None
 
     def call(self, method: str, path: str, body: Union[bytes, Dict[str, Any], None] = None,
-             content_type: str = "application/json") -> Any:
-        """The reply's JSON. Raises Refused, or ConnectionError when `patience` is at its end."""
+             content_type: str = "application/json", grace: float = GRACE) -> Any:
+        """The reply's JSON. Raises Refused, or ConnectionError when `patience` or `grace` is at its end."""
         if isinstance(body, dict):
             body = json.dumps(body).encode()
         give_up, pause = time.monotonic() + self.patience, 0.1
@@ -141,20 +144,27 @@ class Client:
                     wait = max(wait, float(later))
             except OSError as error:
                 problem = str(error) or type(error).__name__
-            if self.stop.is_set() or time.monotonic() + wait > give_up:
+            if self.stop.is_set():
+                self._stopped = self._stopped or time.monotonic()
+                give_up = min(give_up, self._stopped + grace)
+            if time.monotonic() + wait > give_up:
                 raise ConnectionError("%s %s: %s" % (method, path, problem))
-            self.stop.wait(wait)
+            (time.sleep if self._stopped else self.stop.wait)(wait)
             pause = min(pause * 2, 5.0)
 
     # ---- the calls of a measurement agent ----
 
-    def lease(self, hardware: str, agent: str, most: int, ttl: float) -> Any:
-        """{"lease": token or None, "candidates": [{"id", "record"}]}"""
-        return self.call("POST", "/v1/hardware/%s/leases" % hardware,
-                         {"agent": agent, "max": most, "ttl_seconds": ttl})
+    def lease(self, hardware: str, agent: str, most: Optional[int], ttl: float) -> Any:
+        """{"lease": token or None, "candidates": [{"id", "record"}]}; most None: as many as tcld gives. Without grace."""
+        wish: Dict[str, Any] = {"agent": agent, "ttl_seconds": ttl, **({} if most is None else {"max": most})}
+        return self.call("POST", "/v1/hardware/%s/leases" % hardware, wish, grace=0)
 
-    def renew(self, lease: str) -> Any:
-        return self.call("POST", "/v1/leases/%s/renew" % lease)
+    def renew(self, lease: str) -> bool:
+        """False: there is no such lease any more. One question: the next renewal makes up for one without an answer."""
+        try:
+            return self.ask("POST", "/v1/leases/%s/renew" % lease).status != 404
+        except OSError:
+            return True
 
     def give_back(self, lease: str) -> Any:
         return self.call("DELETE", "/v1/leases/%s" % lease)
