@@ -2,7 +2,8 @@
  * failures, delays and deaths on demand. Many of them are a fleet for tests and benches.
  *
  * What the contract with tcld rests on: results that got no answer are posted again, the same bytes, until there is an
- * answer; what is not measured when the agent ends is given back, unless it dies. */
+ * answer; a lease that is gone is worked on no longer; what has no answer when the agent ends is given back, unless it
+ * dies. */
 #include "clients/replay/log.h"
 
 #include <getopt.h>
@@ -17,6 +18,7 @@
 
 enum { MAX_LEASE = 100000, DIED = 3, UNKNOWN_ERROR = 8, RUN_ERROR = 4, MAX_NAME = 64 };
 static const double silence_seconds = 60; /* a daemon that is gone for so long does not come back */
+static const double grace_seconds = 30;   /* the same, for results and leases in hand after a signal */
 static const double post_seconds = 1;     /* results do not wait for the end of a slow lease */
 static const double shortest_pause = 0.05, longest_pause = 1;
 static const double longest_wish = 10; /* of a daemon that asks to come later */
@@ -25,7 +27,7 @@ static volatile sig_atomic_t stop_asked;
 
 struct agent {
     const char *url, *hardware, *name, *token;
-    long max, most; /* of one lease; of all, 0 any number */
+    long max, most; /* of one lease, 0 as many as tcld gives; of all, 0 any number */
     double ttl, seconds, delay, failures, die, noise;
     unsigned long long seed;
     bool wait;
@@ -35,13 +37,20 @@ struct agent {
     struct tp_buf body; /* results to post */
     char lease[MAX_NAME];
     double until, renew_at; /* monotonic; 0: never */
+    double stopped;         /* when a call first saw the signal: all of them share the grace */
+    bool silent;            /* the daemon was, for too long: nothing is asked any more */
     uint64_t random;
     long leases, measured, failed, unknown, accepted, duplicates, rejected, retries, idle;
 };
 
+/* The first asks to end. One that comes over a second later ends at once: timeout(1) sends two. */
 static void on_signal(int sig)
 {
-    (void)sig;
+    static double first;
+    if (!stop_asked)
+        first = tc_now();
+    else if (tc_now() - first > 1)
+        _exit(128 + sig);
     stop_asked = 1;
 }
 
@@ -67,17 +76,16 @@ static void seed_random(struct agent *a)
 
 static bool over(const struct agent *a)
 {
-    return stop_asked || (a->until > 0 && tc_now() >= a->until);
+    return stop_asked || (a->until > 0 && tc_now() >= a->until) || (a->most && a->measured >= a->most);
 }
 
-/* Sleeps *pause or as long as was wished, up to half as long again so that agents drift apart, and never beyond the
+/* Sleeps *pause or as long as was wished, up to half as long again so that agents drift apart, and not across the
  * agent's own end; doubles *pause. */
 static void wait_and_double(struct agent *a, double *pause, double wished)
 {
     double seconds = fmax(*pause, fmin(wished, longest_wish)) * (1 + 0.5 * uniform(a));
-    if (a->until > 0)
-        seconds = fmax(fmin(seconds, a->until - tc_now()), 0);
-    tc_sleep(seconds);
+    double left = a->until - tc_now();
+    tc_sleep(left > 0 ? fmin(seconds, left) : seconds);
     *pause = fmin(*pause * 2, longest_pause);
 }
 
@@ -90,10 +98,14 @@ static double wish_of(const struct tc_reply *r)
     return tc_reply_header(r, "Retry-After", text, sizeof text) ? strtod(text, NULL) : 0;
 }
 
-/* A call that is made again while there is no answer, or one that asks to come later. 0 with a 2xx or `also` status. */
-static int call(struct agent *a, const struct tc_request *q, long also, struct tc_reply *r, struct tc_err *e)
+/* A call that is made again while there is no answer, or one that asks to come later; for `grace` seconds after a
+ * signal. 0 with a 2xx or `also` status. */
+static int call(struct agent *a, const struct tc_request *q, long also, double grace, struct tc_reply *r,
+                struct tc_err *e)
 {
-    double pause = shortest_pause, silent_since = tc_now();
+    double pause = shortest_pause, give_up = tc_now() + silence_seconds;
+    if (a->silent)
+        return tc_fail(e, "%s %s: the daemon is away", q->method, q->path);
     for (;;) {
         int rc = tc_call(a->http, q, r, e);
         if (rc == 0 && ((r->status >= 200 && r->status < 300) || r->status == also))
@@ -103,11 +115,33 @@ static int call(struct agent *a, const struct tc_request *q, long also, struct t
             tc_reply_explain(r, why, sizeof why);
             return tc_fail(e, "%s %s: %s", q->method, q->path, why);
         }
-        if (stop_asked || tc_now() - silent_since > silence_seconds)
+        if (stop_asked) {
+            a->stopped = a->stopped > 0 ? a->stopped : tc_now();
+            give_up = fmin(give_up, a->stopped + grace);
+        }
+        if (tc_now() >= give_up) {
+            a->silent = true;
             return rc ? -1 : tc_fail(e, "%s %s: status %ld for too long", q->method, q->path, r->status);
+        }
         a->retries++;
         wait_and_double(a, &pause, rc ? 0 : wish_of(r));
     }
+}
+
+/* A rejected result is an error: the logs would answer the same again. */
+static int count_posted(struct agent *a, const json_t *j, struct tc_err *e)
+{
+    const json_t *x;
+    size_t i;
+    long rejected = (long)tc_int(j, "/rejected", 0);
+    a->accepted += tc_int(j, "/accepted", 0);
+    a->duplicates += tc_int(j, "/duplicates", 0);
+    a->rejected += rejected;
+    json_array_foreach(tc_at(j, "/errors"), i, x)
+    {
+        fprintf(stderr, "replay: a result is rejected: %s: %s\n", tc_str(x, "/code"), tc_str(x, "/detail"));
+    }
+    return rejected ? tc_fail(e, "%s rejects %ld results, see above", tc_http_base(a->http), rejected) : 0;
 }
 
 static int post(struct agent *a, struct tc_err *e)
@@ -119,26 +153,24 @@ static int post(struct agent *a, struct tc_err *e)
     snprintf(path, sizeof path, "/v1/hardware/%s/measurements?agent=%s", a->hardware, a->name);
     struct tc_request q = {
         .method = "POST", .path = path, .body = a->body.p, .n = a->body.n, .content_type = "application/x-ndjson"};
-    int rc = call(a, &q, 0, &r, e);
+    int rc = call(a, &q, 0, grace_seconds, &r, e);
     json_t *j = rc ? NULL : tc_reply_json(&r, e);
-    if (rc == 0 && !j)
-        rc = -1;
-    a->accepted += tc_int(j, "/accepted", 0);
-    a->duplicates += tc_int(j, "/duplicates", 0);
-    a->rejected += tc_int(j, "/rejected", 0);
+    rc = j ? count_posted(a, j, e) : -1;
     a->body.n = 0;
     json_decref(j);
     tc_reply_free(&r);
     return rc;
 }
 
-/* A lease that is gone (404) is no fault: all of it was measured, or it ran out. */
-static int lease_call(struct agent *a, const char *method, const char *what, struct tc_err *e)
+/* *gone: there is no such lease any more: it ran out, or all of it is measured. No fault. */
+static int lease_call(struct agent *a, const char *method, const char *what, bool *gone, struct tc_err *e)
 {
     char path[256];
     struct tc_reply r = {0};
     snprintf(path, sizeof path, "/v1/leases/%s%s", a->lease, what);
-    int rc = call(a, &(struct tc_request){.method = method, .path = path}, 404, &r, e);
+    int rc = call(a, &(struct tc_request){.method = method, .path = path}, 404, grace_seconds, &r, e);
+    *gone = rc == 0 && r.status == 404;
+    a->renew_at = tc_now() + a->ttl / 2;
     tc_reply_free(&r);
     return rc;
 }
@@ -149,7 +181,7 @@ static int look_around(struct agent *a, bool *left, struct tc_err *e)
     char path[256];
     struct tc_reply r = {0};
     snprintf(path, sizeof path, "/v1/hardware/%s", a->hardware);
-    int rc = call(a, &(struct tc_request){.method = "GET", .path = path}, 0, &r, e);
+    int rc = call(a, &(struct tc_request){.method = "GET", .path = path}, 0, 0, &r, e);
     json_t *j = rc ? NULL : tc_reply_json(&r, e);
     *left = tc_int(j, "/counts/candidates/selected", 0) + tc_int(j, "/counts/candidates/leased", 0) > 0;
     rc = j ? rc : -1;
@@ -161,14 +193,16 @@ static int look_around(struct agent *a, bool *left, struct tc_err *e)
 /* *out: the reply, a new reference. */
 static int take_lease(struct agent *a, json_t **out, struct tc_err *e)
 {
-    char path[256], body[256];
+    char path[256], body[256], max[40] = "";
     struct tc_reply r = {0};
-    long max = a->most && a->most - a->measured < a->max ? a->most - a->measured : a->max;
+    if (a->max)
+        snprintf(max, sizeof max, "\"max\": %ld, ",
+                 a->most && a->most - a->measured < a->max ? a->most - a->measured : a->max);
     snprintf(path, sizeof path, "/v1/hardware/%s/leases", a->hardware);
-    snprintf(body, sizeof body, "{\"agent\": \"%s\", \"max\": %ld, \"ttl_seconds\": %g}", a->name, max, a->ttl);
+    snprintf(body, sizeof body, "{\"agent\": \"%s\", %s\"ttl_seconds\": %g}", a->name, max, a->ttl);
     struct tc_request q = {
         .method = "POST", .path = path, .body = body, .n = strlen(body), .content_type = "application/json"};
-    int rc = call(a, &q, 0, &r, e);
+    int rc = call(a, &q, 0, 0, &r, e);
     if (rc == 0 && !(*out = tc_reply_json(&r, e)))
         rc = -1;
     tc_reply_free(&r);
@@ -222,39 +256,42 @@ static int work_off(struct agent *a, const json_t *lease, struct tc_err *e)
 {
     const json_t *list = json_object_get(lease, "candidates"), *c;
     double posted = tc_now();
+    bool gone = false;
+    int rc = 0;
     size_t i;
     snprintf(a->lease, sizeof a->lease, "%s", tc_str(lease, "/lease"));
     a->renew_at = tc_now() + a->ttl / 2;
     json_array_foreach(list, i, c)
     {
-        if (over(a) || measure(a, c, e))
+        if (over(a) || gone || (rc = measure(a, c, e)))
             break;
         if (tc_now() - posted > post_seconds) {
-            if (post(a, e))
-                return -1;
+            if ((rc = post(a, e)))
+                break;
             posted = tc_now();
         }
-        if (tc_now() > a->renew_at) {
-            if (lease_call(a, "POST", "/renew", e))
-                return -1;
-            a->renew_at = tc_now() + a->ttl / 2;
-        }
+        if (tc_now() > a->renew_at && (rc = lease_call(a, "POST", "/renew", &gone, e)))
+            break;
     }
-    bool whole = i == json_array_size(list);
-    if (!whole && !over(a))
-        return -1;
-    int rc = post(a, e);
-    return whole || rc ? rc : lease_call(a, "DELETE", "", e);
+    size_t n = json_array_size(list);
+    if (gone && i < n)
+        fprintf(stderr, "replay: lease %s is gone; its other %zu programs are left to others\n", a->lease, n - i);
+    if (post(a, rc ? NULL : e))
+        rc = -1;
+    if (!gone && (rc || i < n) && lease_call(a, "DELETE", "", &gone, rc ? NULL : e))
+        rc = -1;
+    return rc;
 }
 
 static int run(struct agent *a, struct tc_err *e)
 {
     bool left = true;
     double pause = shortest_pause;
-    while (!over(a) && left && !(a->most && a->measured >= a->most)) {
+    while (left && !over(a)) {
         json_t *lease = NULL;
         int rc = take_lease(a, &lease, e);
-        if (rc == 0 && tc_str(lease, "/lease")) {
+        bool took = rc == 0 && tc_str(lease, "/lease");
+        if (took) {
             a->leases++;
             pause = shortest_pause;
             rc = work_off(a, lease, e);
@@ -266,7 +303,7 @@ static int run(struct agent *a, struct tc_err *e)
         }
         json_decref(lease);
         if (rc)
-            return stop_asked ? 0 : rc;
+            return stop_asked && !took ? 0 : rc; /* nothing was in hand */
     }
     return 0;
 }
@@ -278,7 +315,7 @@ static void usage(FILE *f)
     fprintf(f,
             "usage: replay --url URL --hardware NAME --agent NAME [options] --logs FILE...\n"
             "Takes leases from tcld and answers them from recorded Ansor logs.\n"
-            "  --max N           candidates in one lease (64)\n"
+            "  --max N           candidates in one lease (as many as tcld gives)\n"
             "  --ttl S           seconds that a lease lasts; it is renewed at half of them (600)\n"
             "  --most N          end after so many measurements\n"
             "  --seconds S       end after so long\n"
@@ -290,7 +327,9 @@ static void usage(FILE *f)
             "  --seed N          of chance; agents of one seed differ by name (1)\n"
             "  --token TEXT      sent as Authorization: Bearer\n"
             "A program that the logs do not know is answered as failed (error 8). Ends when nothing is left; SIGTERM\n"
-            "ends it after giving back its lease. The last line tells what was done, as JSON.\n");
+            "ends it after posting what it has and giving back its lease, for which it waits 30 s when tcld is away;\n"
+            "a second signal, over a second later, ends it at once. Status 1 when tcld rejects a result.\n"
+            "The last line tells what was done, as JSON.\n");
 }
 
 static bool number(const char *name, const char *text, double lo, double hi, double *out)
@@ -324,7 +363,7 @@ static int parse_options(struct agent *a, int argc, char **argv)
                                             {"token", 1, NULL, 'T'},
                                             {"help", 0, NULL, '?' + 1},
                                             {0}};
-    double max = 64, most = 0, seed = 1;
+    double max = 0, most = 0, seed = 1;
     int which = 0;
     bool ok = true;
     for (int c; ok && (c = getopt_long(argc, argv, "", options, &which)) != -1;) {
