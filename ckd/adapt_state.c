@@ -36,13 +36,16 @@ enum { PATH_SIZE = 4096, STATE_MAX = 64 << 10 };
     X("lambda", lambda)                                                                                                \
     X("drop", acceptance.drop)                                                                                         \
     X("pairwise_drop", acceptance.pairwise_drop)                                                                       \
+    X("balance", acceptance.balance)                                                                                   \
     X("gain", acceptance.gain)
 #define COUNTS(X)                                                                                                      \
     X("gate_tasks", verdict.concordance.tasks)                                                                         \
     X("kb_gate_tasks", kb_verdict.concordance.tasks)                                                                   \
     X("kb_gate_programs", kb_verdict.concordance.programs)                                                             \
     X("gate_programs", verdict.concordance.programs)                                                                   \
+    X("cl_epoch", cl.epoch)                                                                                            \
     X("cl_epochs", cl.epochs)                                                                                          \
+    X("kd_epoch", kd.epoch)                                                                                            \
     X("kd_epochs", kd.epochs)                                                                                          \
     X("contest_tasks", contest.tasks)                                                                                  \
     X("source_id", source_id)                                                                                          \

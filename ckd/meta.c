@@ -76,7 +76,8 @@ static int go(struct meta *k, const struct tk_run *run, struct tp_err *e)
     struct tk_progress at = tk_progress_at("meta", 0);
     const double began = tp_seconds(), most = k->o->max_seconds;
     for (uint32_t round = 0; round < k->o->rounds; round++) {
-        const double left = 1 - fmax((double)round / k->o->rounds, most > 0 ? (tp_seconds() - began) / most : 0);
+        const double time = most > 0 && round > 0 ? (tp_seconds() - began) / most : 0,
+                     left = 1 - fmax((double)round / k->o->rounds, time);
         if (left <= 0)
             break;
         k->source = tm_rng_below(&k->rng, k->n);

@@ -8,8 +8,8 @@
 
 struct tk_meta_opts {
     uint32_t rounds;    /* 1500 tasks */
-    double max_seconds; /* 0: no limit; else outer_lr falls over the time left when that ends first, and the weights
-                           depend on the clock */
+    double max_seconds; /* 0: no limit; else outer_lr falls over the time left when that ends first, one round at least,
+                           and the weights depend on the clock */
     uint32_t steps;     /* 8 steps of plain Adam on each */
     uint32_t batch;     /* 32 programs a step */
     double inner_lr;    /* 1e-3 */

@@ -54,7 +54,9 @@ struct training {
 static int relay(void *arg, const struct tm_progress *p)
 {
     struct training *t = arg;
-    t->told.loss = p->loss;
+    t->told.epoch = p->epoch;
+    if (isfinite(p->loss)) /* not before the first batch */
+        t->told.loss = p->loss;
     const struct tk_trust trust = tk_distil_trust(t->distil);
     t->told.phi = isnan(trust.teacher) ? NAN : tk_trust_phi(&trust);
     const struct tk_progress out = {.phase = t->phase,

@@ -28,9 +28,10 @@ void tk_kd_defaults(struct tk_learn_opts *o);
 
 /* What a phase tells about itself. */
 struct tk_learned {
-    int epochs;
-    double loss, phi; /* of the last epoch; phi NaN without a teacher */
-    double seconds;   /* wall clock */
+    int epoch, epochs; /* made, the last perhaps in part; planned: more than made where the time was over before. 0, 0:
+                          it has not run */
+    double loss, phi;  /* of the last epoch, the loss where it last was finite; phi NaN without a teacher */
+    double seconds;    /* wall clock */
 };
 
 /* CL: an AC learns, the knowledge base stays frozen.

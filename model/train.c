@@ -2,8 +2,9 @@
  *
  * The model given is written only at the very end: all work is on a private copy, so a cancelled or failed training
  * leaves no trace. Progress is the share of optimiser steps done; with max_seconds it is the share of the time used, if
- * that is larger. The learning rate is a cosine of progress and training ends when it reaches 1, so a limit in time
- * shortens the schedule instead of cutting it off. Only then does the clock influence the weights. */
+ * that is larger, but in the first epoch no more than the share of this epoch. The learning rate is a function of
+ * progress and training ends when it reaches 1, so a limit in time shortens the schedule instead of cutting it off, and
+ * never to less than one epoch. Only then does the clock influence the weights. */
 #include "model/train.h"
 
 #include "model/calibrate.h"
@@ -71,8 +72,8 @@ struct trainer {
     struct tm_groups groups;
     struct tm_rng rng;
     struct predictions valid;
-    uint64_t step, steps;        /* optimiser steps done, planned */
-    double began, valid_seconds; /* clock; duration of the last validation */
+    uint64_t step, steps, per_epoch; /* optimiser steps done, planned, of an epoch */
+    double began, valid_seconds;     /* clock; duration of the last validation */
     double best_pairwise;
     struct tm_progress at;
     /* of the batch under way, read by the loss on the pool's threads */
@@ -179,8 +180,10 @@ static int scale_batch(struct trainer *t, const struct tm_chunk *chunks, uint32_
 static double fraction(struct trainer *t)
 {
     double f = (double)t->step / (double)t->steps;
-    if (t->o->max_seconds > 0) /* what is left must hold one more validation */
-        f = fmax(f, (tp_seconds() - t->began + t->valid_seconds) / t->o->max_seconds);
+    if (t->o->max_seconds > 0) { /* what is left must hold one more validation */
+        const double time = (tp_seconds() - t->began + t->valid_seconds) / t->o->max_seconds;
+        f = fmax(f, fmin(time, (double)t->step / (double)t->per_epoch));
+    }
     return t->at.fraction = fmax(t->at.fraction, fmin(f, 1));
 }
 
@@ -235,9 +238,9 @@ static int train_epoch(struct trainer *t, struct tp_err *e)
 {
     const uint32_t per_batch = (uint32_t)t->o->tasks_per_batch;
     double sum = 0;
-    uint32_t batches = 0;
+    uint32_t batches = 0, c = 0;
     tm_groups_shuffle(&t->groups, &t->rng);
-    for (uint32_t c = 0; c < t->groups.n_chunks && fraction(t) < 1; c += per_batch) {
+    do { /* an epoch that was begun has trained */
         uint32_t n = t->groups.n_chunks - c < per_batch ? t->groups.n_chunks - c : per_batch;
         double loss = 0;
         int rc = train_batch(t, t->groups.chunks + c, n, &loss, e);
@@ -247,7 +250,8 @@ static int train_epoch(struct trainer *t, struct tp_err *e)
         t->at.loss = sum / ++batches;
         if ((rc = report(t, e)))
             return rc;
-    }
+        c += per_batch;
+    } while (c < t->groups.n_chunks && fraction(t) < 1);
     return 0;
 }
 
@@ -391,7 +395,8 @@ int tm_train(struct tm_model *m, const struct tm_dataset *ds, const uint32_t *tr
         goto out;
 
     tm_rng_seed(&t.rng, o->seed);
-    t.steps = (uint64_t)o->epochs * ((t.groups.n_chunks - 1) / (uint32_t)o->tasks_per_batch + 1);
+    t.per_epoch = (t.groups.n_chunks - 1) / (uint32_t)o->tasks_per_batch + 1;
+    t.steps = (uint64_t)o->epochs * t.per_epoch;
     t.at = (struct tm_progress){.epochs = o->epochs, .valid_top1 = NAN, .valid_pairwise = NAN, .loss = NAN};
     if (o->hook)
         t.hook = *o->hook;

@@ -40,7 +40,8 @@ struct tm_train_hook {
 struct tm_train_opts {
     int epochs;         /* default 12 */
     double max_seconds; /* 0 = no limit. Else the cosine runs over the time left when that ends first, so the schedule
-                           is shortened, not cut; only then do the weights depend on the clock. Checked per batch. */
+                           is shortened, not cut, and holds one epoch at least, however little time there is; only then
+                           do the weights depend on the clock. Checked per batch. */
     uint64_t seed;
     int threads;           /* >= 1 */
     int tasks_per_batch;   /* 4 */
@@ -68,7 +69,7 @@ void tm_train_defaults(struct tm_train_opts *o);
 double tm_rate_at(enum tm_rate rate, int epochs, int period, double fraction);
 
 struct tm_progress {
-    int epoch, epochs; /* 1-based */
+    int epoch, epochs; /* the one under way, 1-based, which has trained a batch at least; 0 before the first. Planned */
     int kept;          /* the epoch whose weights are kept so far; 0: those it began with, but for the latency bias */
     double fraction;   /* 0..1 of the whole training */
     double loss;       /* running mean of this epoch */

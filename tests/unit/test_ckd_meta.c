@@ -65,6 +65,24 @@ START_TEST(the_same_seed_gives_the_same_weights_for_any_number_of_threads)
 }
 END_TEST
 
+START_TEST(without_time_one_task_is_learned)
+{
+    struct toy a;
+    const struct tm_hyper h = toy_hyper();
+    struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
+    struct tk_meta_opts o = few(10);
+    const struct tk_run run = toy_run(1);
+    float *start = tm_alloc(m->n, sizeof *start);
+    toy_init(&a, false, 1);
+    o.max_seconds = 1e-9;
+    ck_assert_int_eq(tk_meta(m, &a.train_set, 1, &o, &run, start, NULL), 0);
+    ck_assert_mem_ne(start, m->w, m->n * sizeof *start);
+    free(start);
+    tm_model_free(m);
+    toy_free(&a);
+}
+END_TEST
+
 static int stop(void *arg, const struct tk_progress *p)
 {
     (void)arg;
@@ -103,6 +121,7 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, learning_from_the_start_weights_is_quicker_than_from_random_ones);
     tcase_add_test(c, the_same_seed_gives_the_same_weights_for_any_number_of_threads);
+    tcase_add_test(c, without_time_one_task_is_learned);
     tcase_add_test(c, it_can_be_cancelled_and_needs_something_to_rank);
     suite_add_tcase(suite, c);
     return toy_main(srunner_create(suite));

@@ -236,6 +236,33 @@ START_TEST(a_time_limit_ends_the_schedule)
 }
 END_TEST
 
+START_TEST(a_time_limit_that_is_over_leaves_one_epoch)
+{
+    static const double limit[] = {1e-9, 1e-3};
+    for (int i = 0; i < 2; i++) {
+        struct toy t;
+        struct watch w = {0};
+        struct tm_train_opts o = options();
+        o.epochs = 1000000;
+        o.max_seconds = limit[i];
+        toy_init(&t, 1);
+        struct tm_model *before = tm_model_clone(t.m);
+        ck_assert_int_eq(train(&t, &o, watch, &w), 0);
+        ck_assert_double_eq(w.last.fraction, 1);
+        ck_assert_int_ge(w.last.epoch, 1);
+        ck_assert(isfinite(w.last.loss));
+        if (i == 0)
+            ck_assert_int_eq(w.last.epoch, 1);
+        for (int k = 0; k < TM_TENSORS; k++) /* all of the network has learned */
+            if (t.m->shape[k].size > 0)
+                ck_assert_mem_ne(before->w + t.m->shape[k].offset, t.m->w + t.m->shape[k].offset,
+                                 t.m->shape[k].size * sizeof(float));
+        tm_model_free(before);
+        toy_free(&t);
+    }
+}
+END_TEST
+
 START_TEST(the_last_epoch_stays_without_a_validation_set)
 {
     struct toy t;
@@ -438,6 +465,7 @@ int main(void)
     tcase_add_test(c, another_seed_gives_other_weights);
     tcase_add_test(c, cancelling_stops_within_a_batch_and_leaves_the_model_alone);
     tcase_add_test(c, a_time_limit_ends_the_schedule);
+    tcase_add_test(c, a_time_limit_that_is_over_leaves_one_epoch);
     tcase_add_test(c, the_last_epoch_stays_without_a_validation_set);
     tcase_add_test(c, nothing_to_rank_is_not_enough_data);
     tcase_add_test(c, other_features_and_bad_options_are_refused);
