@@ -157,15 +157,10 @@ void td_job_progress(struct td_job *j, const struct td_job_state *s)
 }
 
 /* ---- the end of a job ---- */
-static void count_end(struct td_jobs *js, enum td_job_stage stage)
+static void count(struct td_jobs *js, enum td_counter c)
 {
-    if (js->d->metrics == NULL)
-        return;
-    td_count(js->d->metrics,
-             stage == TD_JOB_succeeded   ? TD_C_JOBS_OK
-             : stage == TD_JOB_cancelled ? TD_C_JOBS_CANCELLED
-                                         : TD_C_JOBS_FAILED,
-             1);
+    if (js->d->metrics != NULL)
+        td_count(js->d->metrics, c, 1);
 }
 
 /* "code: text" for the store; NULL when out of memory. */
@@ -245,13 +240,30 @@ static struct td_job *pick_locked(struct td_jobs *js)
     return NULL;
 }
 
+/* The end of a job that will not go on: result is taken over. */
+static void finish(struct td_jobs *js, struct td_job *j, int rc, char *result, const struct tp_err *e)
+{
+    enum td_job_stage stage = rc == 0 ? TD_JOB_succeeded : rc == -TP_E_CANCELLED ? TD_JOB_cancelled : TD_JOB_failed;
+    char *error = stage == TD_JOB_failed ? error_text(rc, e->detail) : NULL;
+    struct st_job row = end_row(j, stage, result, error);
+
+    store_end(js, &row);
+    td_kept_remove(js, j->id);
+    td_log(stage == TD_JOB_failed ? TD_WARNING : TD_INFO, "job-finished", TD_I("job", j->id),
+           TD_S("state", td_job_stage_name(stage)), TD_S("error", error),
+           TD_I("milliseconds", row.finished - row.started));
+    count(js, rc == 0 ? TD_C_JOBS_OK : stage == TD_JOB_cancelled ? TD_C_JOBS_CANCELLED : TD_C_JOBS_FAILED);
+    pthread_mutex_lock(&js->mu);
+    take_row_locked(j, &row, stage);
+    pthread_mutex_unlock(&js->mu);
+}
+
 static void run_one(struct td_jobs *js, struct td_job *j)
 {
     struct tp_err e = {0};
     struct st_job row;
-    char *result = NULL, *error = NULL;
-    enum td_job_stage stage;
-    bool stopping;
+    char *result = NULL;
+    bool stopped;
     int rc;
 
     row = j->row; /* shares strings; nobody else changes them */
@@ -260,37 +272,22 @@ static void run_one(struct td_jobs *js, struct td_job *j)
     if (rc == 0)
         rc = j->run(js->d, j, j->row.params, &result, &e);
     pthread_mutex_lock(&js->mu);
-    stopping = js->stop;
+    stopped = rc == -TP_E_CANCELLED && js->stop;
     pthread_mutex_unlock(&js->mu);
-    if (rc == 0) {
-        stage = TD_JOB_succeeded;
-    } else if (rc == -TP_E_CANCELLED && stopping) {
-        stage = TD_JOB_failed;
-        error = error_text(TP_E_INTERRUPTED, "the daemon was stopped while the job ran");
-    } else if (rc == -TP_E_CANCELLED) {
-        stage = TD_JOB_cancelled;
-    } else {
-        stage = TD_JOB_failed;
-        error = error_text(rc, e.detail);
-    }
     if (rc != 0) {
         free(result);
         result = NULL;
     }
-    row = end_row(j, stage, result, error);
-    if (rc == -TP_E_CANCELLED && stopping && atomic_load(&j->kept) && !atomic_load(&j->given_up)) {
+    if (stopped && atomic_load(&j->kept) && !atomic_load(&j->given_up)) {
         td_log(TD_INFO, "job-suspended", TD_I("job", j->id));
+        count(js, TD_C_JOBS_SUSPENDED);
     } else {
-        store_end(js, &row);
-        td_kept_remove(js, j->id);
+        if (stopped)
+            rc = tp_fail(&e, TP_E_INTERRUPTED, "the daemon was stopped while the job ran");
+        finish(js, j, rc, result, &e);
     }
-    td_log(stage == TD_JOB_failed ? TD_WARNING : TD_INFO, "job-finished", TD_I("job", j->id),
-           TD_S("state", td_job_stage_name(stage)), TD_S("error", error),
-           TD_I("milliseconds", row.finished - row.started));
-    count_end(js, stage);
 
     pthread_mutex_lock(&js->mu);
-    take_row_locked(j, &row, stage);
     js->running--;
     unlink_locked(js, j);
     td_job_unref_locked(j);
@@ -570,7 +567,7 @@ static int end_queued(struct td_jobs *js, struct td_job *j, struct tp_err *e)
     }
     pthread_mutex_unlock(&js->mu);
     if (rc == 0) {
-        count_end(js, TD_JOB_cancelled);
+        count(js, TD_C_JOBS_CANCELLED);
         td_kept_remove(js, row.id);
     }
     return rc;

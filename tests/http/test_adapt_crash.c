@@ -200,7 +200,10 @@ START_TEST(a_job_goes_on_after_an_orderly_stop)
         if (phase && !strcmp(phase, "learn"))
             break;
     }
-    bb_stop(d);
+    ck_assert_int_eq(tc_daemon_stop(d, bb_slow() ? 120 : 40), 0);
+    ck_assert_ptr_nonnull(strstr(bb_log(d), "event=job-suspended"));
+    ck_assert_ptr_null(strstr(bb_log(d), "event=job-finished")); /* it has not failed */
+    tc_daemon_free(d);
     ck_assert_uint_eq(folders(dir), 1);
     d = bb_start(dir, keep_all);
     ck_assert_str_eq(tc_str(bb_wait(id), "/state"), "succeeded");

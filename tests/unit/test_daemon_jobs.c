@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -357,87 +356,6 @@ START_TEST(jobs_left_by_a_crash_are_interrupted_at_start)
 }
 END_TEST
 
-/* Keeps a state, then waits until somebody stops it; where there is a state it ends at once. */
-static int lasting(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e)
-{
-    char folder[TD_JOB_PATH];
-    json_t *note;
-
-    (void)params;
-    if (td_job_keep(j, folder, e) != 0)
-        return -TP_E_IO;
-    note = td_job_noted(folder);
-    if (note != NULL) {
-        *result = json_dumps(note, 0);
-        json_decref(note);
-        return 0;
-    }
-    note = json_pack("{s:i}", "seen", 7);
-    ck_assert_int_eq(td_job_note(folder, note, e), 0);
-    json_decref(note);
-    return patient(d, j, params, result, e);
-}
-
-static char *kept_dir(void)
-{
-    static char dir[96];
-
-    sf_path(dir, "jobs");
-    return dir;
-}
-
-static void restart_keeping(void)
-{
-    td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, kept_dir(), lasting, &jobs, NULL), 0);
-    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
-}
-
-START_TEST(a_job_that_kept_a_state_goes_on_after_a_stop)
-{
-    int64_t id;
-
-    restart_keeping();
-    id = submit("{}", lasting);
-    wait_started(1);
-    restart_keeping();
-    wait_idle();
-    ck_assert(has(show(id), "\"state\": \"succeeded\""));
-    ck_assert(has(show(id), "\"result\": {\"seen\": 7}"));
-    ck_assert_int_eq(rmdir(kept_dir()), 0); /* its folder went with it */
-}
-END_TEST
-
-START_TEST(a_kept_job_that_a_client_cancelled_does_not_go_on)
-{
-    struct tp_err e = {0};
-    bool running;
-    int64_t id;
-
-    restart_keeping();
-    id = submit("{}", lasting);
-    wait_started(1);
-    ck_assert_int_eq(td_jobs_cancel(jobs, rd, id, &running, &e), 0);
-    restart_keeping();
-    wait_idle();
-    ck_assert_ptr_null(strstr(show(id), "succeeded"));
-    rmdir(kept_dir());
-}
-END_TEST
-
-START_TEST(a_folder_without_a_job_is_removed_at_start)
-{
-    char path[128];
-
-    mkdir(kept_dir(), 0700);
-    snprintf(path, sizeof path, "%s/77", kept_dir());
-    ck_assert_int_eq(mkdir(path, 0700), 0);
-    restart_keeping();
-    ck_assert_int_ne(access(path, F_OK), 0);
-    rmdir(kept_dir());
-}
-END_TEST
-
 START_TEST(a_lane_is_busy_while_a_job_of_it_waits_or_runs)
 {
     ck_assert(!td_jobs_lane_busy(jobs, "cpu"));
@@ -636,9 +554,6 @@ int main(void)
     tcase_add_test(t, a_stopped_runner_leaves_its_jobs_interrupted);
     tcase_add_test(t, jobs_left_by_a_crash_are_interrupted_at_start);
     tcase_add_test(t, a_full_disk_does_not_keep_the_runner_from_starting);
-    tcase_add_test(t, a_job_that_kept_a_state_goes_on_after_a_stop);
-    tcase_add_test(t, a_kept_job_that_a_client_cancelled_does_not_go_on);
-    tcase_add_test(t, a_folder_without_a_job_is_removed_at_start);
     tcase_add_test(t, a_lane_is_busy_while_a_job_of_it_waits_or_runs);
     tcase_add_test(t, job_threads_stand_behind_requests);
     tcase_add_test(t, a_follower_is_told_progress_and_the_end);
