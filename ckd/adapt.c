@@ -253,8 +253,14 @@ static int teach(const struct tk_adapt *a, struct tk_adapt_state *s, struct tp_e
         tk_kb_free(new);
         return rc;
     }
-    if (a->kb_only)
-        acceptance.accepted = acceptance.balance > (s->new_kb ? s->acceptance.balance : 0);
+    if (a->kb_only) {
+        const double least = s->new_kb ? s->acceptance.balance : 0;
+        acceptance.accepted = acceptance.balance > least;
+        snprintf(acceptance.reason, sizeof acceptance.reason,
+                 "Pairwise accuracy gained on the new hardware less what the older ones lose: %+.4f, more than %.4f "
+                 "wanted: %s.",
+                 acceptance.balance, least, acceptance.accepted ? "accepted" : "refused");
+    }
     s->attempts++;
     if (s->new_kb && !acceptance.accepted) {
         tk_kb_free(new);

@@ -121,8 +121,9 @@ struct tk_pretrain {
     struct tk_learn_opts scratch, cl, kd;
     const struct tk_meta_opts *meta; /* NULL: no initial weights (kb->start); else they are learned at the end */
     struct tk_run run;
-    /* After each source, `done` of them learned; may be NULL. Non-zero ends the job with that code. */
-    int (*checkpoint)(void *arg, const struct tk_kb *kb, uint32_t done);
+    /* After each source, `done` of them learned, the last as s tells, whose new_kb is kb by now; may be NULL. Non-zero
+     * ends the job with that code. */
+    int (*checkpoint)(void *arg, const struct tk_kb *kb, const struct tk_adapt_state *s, uint32_t done);
     void *checkpoint_arg;
 };
 void tk_pretrain_defaults(struct tk_pretrain *p);

@@ -80,7 +80,7 @@ int tk_pretrain(const struct tk_pretrain *p, struct tk_kb *kb, uint32_t done, bo
                 kb = s.new_kb;
                 s.new_kb = NULL;
             }
-            if (p->checkpoint && (rc = p->checkpoint(p->checkpoint_arg, kb, i + 1)))
+            if (p->checkpoint && (rc = p->checkpoint(p->checkpoint_arg, kb, &s, i + 1)))
                 tp_fail(e, (enum tp_code) - rc, "the state after source \"%s\" could not be kept", p->sources[i].name);
         }
         tk_adapt_state_free(&s);

@@ -189,7 +189,7 @@ static uint32_t *all_of(const struct tm_dataset *ds)
     return all;
 }
 
-int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed,
+int td_probe_draw(const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed, struct st_probe_set *out,
                   struct tp_err *e)
 {
     const struct tm_dataset *ds = set->data.ds;
@@ -208,10 +208,9 @@ int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct
         memcpy(p[i].hash, set->data.key[some[i]], 16);
     }
     if (rc == 0)
-        rc = st_probe_put(s, hw->id, p, n, e);
+        *out = (struct st_probe_set){hw->id, p, n};
     free(all);
     free(some);
-    free(p);
     return rc;
 }
 

@@ -27,10 +27,10 @@ struct td_older {
 int td_older_load(struct st_reader *r, const char *family, const char *except, enum tclfeat_set features,
                   struct td_older *out, struct tp_err *e);
 void td_older_free(struct td_older *o);
-/* Stores a probe set of a hardware that was learned: about TD_PROBE_PROGRAMS of set, as many of each task. So many,
- * because on few tasks the top-1 of one decides; they take 6 MB while a job looks at them. */
+/* The probe set of a hardware that was learned: about TD_PROBE_PROGRAMS of set, as many of each task. So many, because
+ * on few tasks the top-1 of one decides; they take 6 MB while a job looks at them. out->p is malloc'ed. NO_MEMORY. */
 enum { TD_PROBE_PROGRAMS = 4096 };
-int td_probe_keep(struct st_store *s, const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed,
+int td_probe_draw(const struct st_hardware *hw, const struct td_train_set *set, uint64_t seed, struct st_probe_set *out,
                   struct tp_err *e);
 
 /* ---- peers: whose models a hardware may begin with ---- */

@@ -12,6 +12,7 @@
 #include "daemon/fleet.h"
 #include "daemon/hardware.h"
 #include "daemon/log.h"
+#include "daemon/pretrain_story.h"
 #include "daemon/registry.h"
 #include "daemon/story.h"
 #include "daemon/train_job.h"
@@ -33,12 +34,6 @@
 
 enum { META_PER_EPOCH = 50 /* rounds of meta-learning, where epochs are asked for */ };
 
-struct source {
-    struct st_hardware *hw; /* borrowed */
-    struct td_train_set set;
-    struct tm_metrics before, after;
-};
-
 struct run {
     struct td_daemon *d;
     struct td_job *job;
@@ -47,8 +42,8 @@ struct run {
     struct st_hardware hw;
     enum tp_target_kind kind;
     struct td_members members;
-    struct source *source; /* [n] */
-    bool *refused;         /* [n] of those that are done */
+    struct td_source *source; /* [n] */
+    bool *refused;            /* [n] of those that are done */
     uint32_t n, loaded;
     int64_t watermark; /* newest measurement of all sources when the job began: none that came later is looked at */
     int64_t present_id;
@@ -59,10 +54,12 @@ struct run {
     struct td_job_state state;
     double seconds;
     /* judgement */
-    struct td_older older; /* probe sets of hardware that is no source */
+    struct td_older older;           /* probe sets of hardware that is no source */
+    struct tk_acceptance acceptance; /* by these; reason "": they were not asked */
     struct tk_judgement verdict;
     int64_t model;
     bool active;
+    char *kept; /* what its row keeps: JSON object */
 };
 
 /* ---- progress ---- */
@@ -95,16 +92,18 @@ static int progress(void *arg, const struct tk_progress *p)
 /* ---- state across restarts ---- */
 static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
 {
-    json_t *sources = json_array(), *refused = json_array(), *o;
+    json_t *sources = json_array(), *refused = json_array(), *lessons = json_array(), *o;
     int rc;
 
     for (uint32_t i = 0; i < x->n; i++)
         json_array_append_new(sources, json_string(x->source[i].hw->name));
-    for (uint32_t i = 0; i < x->done; i++)
+    for (uint32_t i = 0; i < x->done; i++) {
         json_array_append_new(refused, json_boolean(x->refused[i]));
-    o = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "starts", starts, "done", (json_int_t)x->done, "present",
+        json_array_append_new(lessons, json_string(x->source[i].lesson));
+    }
+    o = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "starts", starts, "done", (json_int_t)x->done, "present",
                   (json_int_t)x->present_id, "watermark", (json_int_t)x->watermark, "sources", sources, "refused",
-                  refused);
+                  refused, "lessons", lessons);
     rc = o != NULL ? td_job_note(x->folder, o, e) : tp_fail(e, TP_E_NO_MEMORY, "no memory for the state of a job");
     json_decref(o);
     return rc;
@@ -115,13 +114,15 @@ static bool kb_path(const struct run *x, uint32_t done, char *path, size_t n)
     return snprintf(path, n, "%s/kb-%u.safetensors", x->folder, done) < (int)n;
 }
 
-static int checkpoint(void *arg, const struct tk_kb *kb, uint32_t done)
+static int checkpoint(void *arg, const struct tk_kb *kb, const struct tk_adapt_state *s, uint32_t done)
 {
     struct run *x = arg;
     struct tp_err e = {0};
     char path[TD_JOB_PATH + 32], old[TD_JOB_PATH + 32];
     int rc = 0;
 
+    if ((x->source[done - 1].lesson = td_lesson_text(s)) == NULL)
+        return -TP_E_NO_MEMORY;
     if (x->folder[0] != '\0' && kb != NULL && kb_path(x, done, path, sizeof path)) {
         uint32_t before = x->done;
 
@@ -192,14 +193,18 @@ static int choose_sources(struct run *x, struct tp_err *e)
 /* Later: those of the first start, and how far it came. */
 static int recall(struct run *x, const json_t *note, struct tp_err *e)
 {
-    const json_t *sources = json_object_get(note, "sources"), *refused = json_object_get(note, "refused");
+    const json_t *sources = json_object_get(note, "sources"), *refused = json_object_get(note, "refused"),
+                 *lessons = json_object_get(note, "lessons");
     json_int_t starts = json_integer_value(json_object_get(note, "starts"));
     char path[TD_JOB_PATH + 32];
 
     for (size_t i = 0; i < json_array_size(sources) && i < TK_OLDER_MAX; i++) {
-        const char *name = json_string_value(json_array_get(sources, i));
+        const char *name = json_string_value(json_array_get(sources, i)),
+                   *lesson = json_string_value(json_array_get(lessons, i));
 
         x->refused[i] = json_is_true(json_array_get(refused, i));
+        if (lesson != NULL && (x->source[i].lesson = strdup(lesson)) == NULL)
+            return tp_fail(e, TP_E_NO_MEMORY, "no memory for the sources");
         if ((x->source[x->n++].hw = member(x, name)) == NULL)
             return tp_fail(e, TP_E_INTERRUPTED, "hardware \"%s\", a source, was deleted while tcld was stopped",
                            name != NULL ? name : "");
@@ -269,12 +274,12 @@ static int load(struct run *x, struct tp_err *e)
 }
 
 /* ---- learn ---- */
-static struct tk_set train_of(const struct source *s)
+static struct tk_set train_of(const struct td_source *s)
 {
     return (struct tk_set){s->set.data.ds, s->set.train, s->set.n_train};
 }
 
-static struct tk_set valid_of(const struct source *s)
+static struct tk_set valid_of(const struct td_source *s)
 {
     return (struct tk_set){s->set.data.ds, s->set.valid, s->set.n_valid};
 }
@@ -325,7 +330,7 @@ static int measure(struct run *x, double *gain, struct tp_err *e)
     int n = 0, rc = 0;
 
     for (uint32_t i = 0; i < x->n && rc == 0; i++) {
-        struct source *s = &x->source[i];
+        struct td_source *s = &x->source[i];
         struct tk_set valid = valid_of(s);
         double was, is;
 
@@ -346,7 +351,7 @@ static int measure(struct run *x, double *gain, struct tp_err *e)
 }
 
 /* Probe sets of hardware that the new knowledge base was not made from, but the present one may know. */
-static int forgets(struct run *x, struct tk_acceptance *a, struct tp_err *e)
+static int forgets(struct run *x, struct tp_err *e)
 {
     struct tk_run run = {.seed = 1, .threads = 1};
     struct tk_set none = {0};
@@ -367,13 +372,12 @@ static int forgets(struct run *x, struct tk_acceptance *a, struct tp_err *e)
             x->older.of[i] = other;
         }
     }
-    return tk_accept(x->present->model, x->kb->model, x->older.of, kept, &none, &run, a, e);
+    return tk_accept(x->present->model, x->kb->model, x->older.of, kept, &none, &run, &x->acceptance, e);
 }
 
 static int judge(struct run *x, struct tp_err *e)
 {
     struct tk_judgement *v = &x->verdict;
-    struct tk_acceptance a;
     double gain = NAN;
     int rc;
 
@@ -396,9 +400,9 @@ static int judge(struct run *x, struct tp_err *e)
         v->decision = TK_KEPT_CHAMPION;
         snprintf(v->reason, sizeof v->reason,
                  "Quality on the sources' held-out programs changes by %+.4f (limit %.3f).", gain, -TK_MARGIN);
-    } else if ((rc = forgets(x, &a, e)) == 0 && !a.accepted) {
+    } else if ((rc = forgets(x, e)) == 0 && !x->acceptance.accepted) {
         v->decision = TK_KEPT_CHAMPION;
-        memcpy(v->reason, a.reason, sizeof v->reason);
+        memcpy(v->reason, x->acceptance.reason, sizeof v->reason);
     } else {
         snprintf(v->reason, sizeof v->reason, "Quality on the sources' held-out programs changes by %+.4f.", gain);
     }
@@ -406,63 +410,100 @@ static int judge(struct run *x, struct tp_err *e)
 }
 
 /* ---- publish ---- */
-/* Without braces. */
-static void put_story(struct tp_buf *b, const struct run *x, bool brief)
+static int by_text(const void *a, const void *b)
 {
-    tp_buf_printf(b, "\"mode\": \"pretrain\", \"decision\": \"%s\", \"reason\": \"%s\"",
-                  tk_decision_name(x->verdict.decision), x->verdict.reason);
-    td_put_num(b, "gain", x->verdict.gain);
-    tp_buf_printf(b, ", \"watermark\": %lld, \"phases\": %u, \"initial_weights\": %s, \"sources\": [",
-                  (long long)x->watermark, x->kb->phases, x->kb->start != NULL ? "true" : "false");
-    for (uint32_t i = 0; i < x->n; i++) {
-        const struct source *s = &x->source[i];
-
-        if (brief) {
-            tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"programs\": %zu, \"learned\": %s}", i > 0 ? ", " : "",
-                          s->hw->name, s->set.n_train, x->refused[i] ? "false" : "true");
-            continue;
-        }
-        tp_buf_printf(b, "%s{\"hardware\": \"%s\", \"programs\": %zu, \"tasks\": %u, \"learned\": %s, \"before\": ",
-                      i > 0 ? ", " : "", s->hw->name, s->set.n_train, s->set.data.ds->n_tasks,
-                      x->refused[i] ? "false" : "true");
-        td_put_brief(b, &s->before);
-        tp_buf_puts(b, ", \"after\": ");
-        td_put_brief(b, &s->after);
-        tp_buf_putc(b, '}');
-    }
-    tp_buf_putc(b, ']');
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static char *story(const struct run *x, bool brief)
+/* Of all sources, each once. */
+static int count_tasks(const struct run *x, int64_t *tasks, struct tp_err *e)
 {
-    struct tp_buf b = {0};
+    const char **id;
+    size_t n = 0, k = 0;
 
-    tp_buf_printf(&b, "{\"job\": %lld, ", (long long)td_job_id(x->job));
-    put_story(&b, x, brief);
-    tp_buf_putc(&b, '}');
-    return td_take_text(&b);
+    for (uint32_t i = 0; i < x->n; i++)
+        n += x->source[i].set.data.ds->n_tasks;
+    if ((id = calloc(n, sizeof *id)) == NULL)
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory to count tasks");
+    for (uint32_t i = 0; i < x->n; i++)
+        for (uint32_t t = 0; t < x->source[i].set.data.ds->n_tasks; t++)
+            id[k++] = tm_dataset_task_id(x->source[i].set.data.ds, t);
+    qsort(id, n, sizeof *id, by_text);
+    *tasks = 0;
+    for (size_t i = 0; i < n; i++)
+        *tasks += i == 0 || strcmp(id[i], id[i - 1]) != 0;
+    free(id);
+    return 0;
+}
+
+/* Of what it has learned: set[n], *k of them. */
+static int draw_probes(const struct run *x, struct st_probe_set *set, size_t *k, struct tp_err *e)
+{
+    int rc = 0;
+
+    for (uint32_t i = 0; i < x->n && rc == 0; i++)
+        if (!x->refused[i] &&
+            (rc = td_probe_draw(x->source[i].hw, &x->source[i].set, (uint64_t)x->params.seed, &set[*k], e)) == 0)
+            (*k)++;
+    return rc;
+}
+
+struct kb_story {
+    struct run *x;
+    struct st_model *row;
+    struct tm_provenance *p;
+};
+
+static int tell(void *arg, bool active, struct tp_err *e)
+{
+    struct kb_story *k = arg;
+    struct run *x = k->x;
+    const struct td_pretrained of = {.job = td_job_id(x->job),
+                                     .params = &x->params,
+                                     .watermark = x->watermark,
+                                     .kb = x->kb,
+                                     .source = x->source,
+                                     .refused = x->refused,
+                                     .n = x->n,
+                                     .acceptance = &x->acceptance,
+                                     .verdict = &x->verdict,
+                                     .overtaken = x->verdict.decision == TK_ACTIVATED && !active};
+    char *training;
+
+    snprintf(k->row->state, sizeof k->row->state, "%s",
+             td_row_state(of.overtaken ? TK_CANDIDATE : x->verdict.decision));
+    k->row->metrics = td_pretrained_story(&of, 0);
+    training = td_pretrained_story(&of, sizeof k->p->training - 1);
+    if (k->row->metrics == NULL || training == NULL || (x->kept = strdup(k->row->metrics)) == NULL) {
+        free(training);
+        return tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a knowledge base");
+    }
+    td_fill_training(k->p, training, k->row->id);
+    free(training);
+    return 0;
 }
 
 static int publish(struct run *x, struct tp_err *e)
 {
-    static const char *const state[] = {
-        [TK_ACTIVATED] = "published", [TK_KEPT_CHAMPION] = "rejected", [TK_CANDIDATE] = "candidate"};
     struct st_model row = {.role = "kb", .job = td_job_id(x->job), .created = (int64_t)time(NULL)};
     struct tm_provenance *p = calloc(1, sizeof *p);
+    struct st_probe_set *probe = calloc(x->n, sizeof *probe);
     struct tk_kb *kb = tk_kb_clone(x->kb);
-    char *training = story(x, true);
+    struct tm_metrics after = td_pretrained_mean(x->source, x->n, true);
+    struct kb_story told = {x, &row, p};
+    struct td_kb_with with = {.tell = tell, .arg = &told, .probe = probe};
+    bool by_record = false;
     int rc = 0;
 
     td_job_phase(x->job, &x->state, "publish", JUDGED);
-    row.metrics = story(x, false);
     row.parents = strdup("[]");
-    if (p == NULL || kb == NULL || training == NULL || row.metrics == NULL || row.parents == NULL)
+    if (p == NULL || probe == NULL || kb == NULL || row.parents == NULL)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a knowledge base");
     x->active = x->verdict.decision == TK_ACTIVATED;
-    for (uint32_t i = 0; i < x->n && x->active && rc == 0; i++)
-        if (!x->refused[i] && (rc = td_probe_keep(x->d->store, x->source[i].hw, &x->source[i].set,
-                                                  (uint64_t)x->params.seed, e)) == -TP_E_UNKNOWN_HARDWARE)
-            rc = 0; /* deleted meanwhile */
+    if (rc == 0 && x->active)
+        rc = draw_probes(x, probe, &with.n_probes, e);
+    if (rc == 0)
+        rc = count_tasks(x, &row.tasks, e);
     if (rc == 0 && td_job_cancelled(x->job))
         rc = tp_fail(e, TP_E_CANCELLED, "cancelled");
     if (rc == 0)
@@ -470,17 +511,16 @@ static int publish(struct run *x, struct tp_err *e)
     if (rc != 0)
         goto out;
     td_fill_provenance(p, row.created, (uint64_t)x->params.seed);
-    td_fill_training(p, training);
     for (uint32_t i = 0; i < x->n; i++) {
         p->records += x->source[i].set.data.records;
         p->programs += (int64_t)x->source[i].set.n_train;
-        p->tasks += x->source[i].set.data.ds->n_tasks;
+        by_record |= x->source[i].set.by_record;
     }
+    td_fill_metrics(p, &after, by_record);
+    p->tasks = row.tasks;
     row.records = p->records;
-    row.tasks = p->tasks;
     memcpy(row.owner, x->hw.family, sizeof row.owner);
-    snprintf(row.state, sizeof row.state, "%s", state[x->verdict.decision]);
-    rc = td_registry_publish_kb(x->d->registry, kb, p, &row, x->present_id, &x->active, e);
+    rc = td_registry_publish_kb_with(x->d->registry, kb, p, &row, x->present_id, &with, &x->active, e);
     kb = NULL;
     if (rc != 0)
         goto out;
@@ -490,19 +530,20 @@ static int publish(struct run *x, struct tp_err *e)
     if (x->active)
         td_kb_changed(x->d, x->reader, x->hw.family);
 out:
+    for (size_t i = 0; i < with.n_probes; i++)
+        free(probe[i].p);
+    free(probe);
     tk_kb_free(kb);
     st_model_clear(&row);
-    free(training);
     free(p);
     return rc;
 }
 
-static char *result_text(const struct run *x, const char *kept)
+static int tell_result(const struct run *x, char **result, struct tp_err *e)
 {
     struct tp_buf b = {0};
-    size_t n = strlen(kept);
 
-    tp_buf_put(&b, kept, n > 0 ? n - 1 : 0); /* without its last brace */
+    tp_buf_put(&b, x->kept, strlen(x->kept) - 1); /* without its last brace */
     tp_buf_printf(&b, ", \"model\": %lld, \"active\": %s, \"champion\": ", (long long)x->model,
                   x->active ? "true" : "false");
     if (x->present_id != 0)
@@ -511,46 +552,32 @@ static char *result_text(const struct run *x, const char *kept)
         tp_buf_puts(&b, "null");
     td_put_num(&b, "train_seconds", x->seconds);
     tp_buf_putc(&b, '}');
-    return td_take_text(&b);
-}
-
-/* Before an interruption it was published already: only its end was missing. */
-static int tell_again(struct run *x, const char *kept, char **result, struct tp_err *e)
-{
-    int64_t active = 0;
-    int rc = st_family_kb(x->reader, x->hw.family, &active, e);
-
-    x->active = active == x->model;
-    x->seconds = NAN;
-    *result = rc == 0 ? result_text(x, kept) : NULL;
-    return rc == 0 && *result == NULL ? tp_fail(e, TP_E_NO_MEMORY, "no memory for the result") : rc;
+    *result = td_take_text(&b);
+    return *result != NULL ? 0
+                           : tp_fail(e, TP_E_NO_MEMORY, "model %lld is stored, but there is no memory for the result",
+                                     (long long)x->model);
 }
 
 static int run_all(struct run *x, char **result, struct tp_err *e)
 {
-    char *kept = NULL;
-    int rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->model, &kept, e);
+    int rc = td_published_by(x->job, x->reader, "kb", x->hw.family, &x->model, &x->kept, e);
+    bool published = rc == 0 && x->model != 0; /* before an interruption: only its end was missing */
 
     if (rc == 0)
-        rc = begin(x, x->model != 0, e);
-    if (rc == 0 && x->model != 0) {
-        rc = tell_again(x, kept, result, e);
-        free(kept);
-        return rc;
+        rc = begin(x, published, e);
+    if (published) {
+        x->active = td_story_says(x->kept, tk_decision_name(TK_ACTIVATED));
+        x->seconds = NAN;
     }
-    if (rc == 0)
+    if (rc == 0 && !published)
         rc = load(x, e);
-    if (rc == 0)
+    if (rc == 0 && !published)
         rc = learn(x, e);
-    if (rc == 0)
+    if (rc == 0 && !published)
         rc = judge(x, e);
-    if (rc == 0)
+    if (rc == 0 && !published)
         rc = publish(x, e);
-    if (rc == 0 && ((kept = story(x, false)) == NULL || (*result = result_text(x, kept)) == NULL))
-        rc = tp_fail(e, TP_E_NO_MEMORY, "model %lld is stored, but there is no memory for the result",
-                     (long long)x->model);
-    free(kept);
-    return rc;
+    return rc == 0 ? tell_result(x, result, e) : rc;
 }
 
 int td_pretrain_run(struct td_daemon *d, struct td_job *j, const struct td_train_params *p, char **result,
@@ -565,8 +592,11 @@ int td_pretrain_run(struct td_daemon *d, struct td_job *j, const struct td_train
         x.kind = feat.kind;
         rc = run_all(&x, result, e);
     }
-    for (uint32_t i = 0; i < x.n; i++)
+    for (uint32_t i = 0; i < x.n; i++) {
         td_train_set_free(&x.source[i].set);
+        free(x.source[i].lesson);
+    }
+    free(x.kept);
     free(x.source);
     free(x.refused);
     tk_kb_free(x.kb);

@@ -64,6 +64,17 @@ int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct t
  * it came from, 0 none, -1 any; when another one is active by now it is stored, but not activated. *activated tells. */
 int td_registry_publish_kb(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
                            int64_t instead_of, bool *activated, struct tp_err *e);
+/* The same with what depends on whether it answers from then on. Each may be left out. */
+struct td_kb_with {
+    /* When that is known, and nothing is written yet: the last moment to fill in what p and row tell of it.
+     * Publications and activations wait meanwhile, so it must not call for any. */
+    int (*tell)(void *arg, bool active, struct tp_err *e);
+    void *arg;
+    const struct st_probe_set *probe; /* [n_probes] of what it has learned, stored with its row if it answers */
+    size_t n_probes;
+};
+int td_registry_publish_kb_with(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
+                                int64_t instead_of, const struct td_kb_with *with, bool *activated, struct tp_err *e);
 /* The whole knowledge base of that id from its file, which must be the one that was published. r is the caller's.
  * UNKNOWN_MODEL, BAD_WEIGHTS, FEATURES_MISMATCH, IO. */
 int td_registry_load_kb(struct td_registry *g, struct st_reader *r, int64_t id, struct tk_kb **kb, struct tp_err *e);

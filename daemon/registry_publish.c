@@ -65,11 +65,19 @@ struct publication {
     int64_t instead_of; /* activate only when this one is active; -1 any */
     const struct st_offset *offset;
     size_t n_offsets;
+    struct td_kb_with with;
 };
 
 static int write_file(const char *path, const struct publication *x, const struct td_snapshot *made, struct tp_err *e)
 {
     return x->kb != NULL ? tk_kb_save(path, x->kb, x->p, e) : tm_weights_save(path, made->model, x->p, e);
+}
+
+static int insert_row(struct td_registry *g, const struct publication *x, struct tp_err *e)
+{
+    return x->kb != NULL
+               ? st_kb_insert(g->store, x->row, x->activate, x->with.probe, x->activate ? x->with.n_probes : 0, e)
+               : st_model_insert_with(g->store, x->row, x->activate, x->offset, x->n_offsets, e);
 }
 
 /* The slot that is to change, made before the commit, after which nothing may fail. */
@@ -164,6 +172,10 @@ static int publish(struct td_registry *g, struct publication *x, struct tp_err *
         rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
                      row->owner);
     st_hardware_clear(&there);
+    if (rc == 0 && x->activate)
+        rc = take_slot(g, x, &slot, e);
+    if (rc == 0 && x->with.tell != NULL)
+        rc = x->with.tell(x->with.arg, x->activate, e);
     if (rc == 0) {
         rc = write_file(path, x, made, e);
         wrote = true;
@@ -174,10 +186,8 @@ static int publish(struct td_registry *g, struct publication *x, struct tp_err *
         rc = prove(path, made, row, &read, e);
     if (rc == 0)
         rc = td_offsets_with(NULL, x->hardware, x->offset, x->n_offsets, &read->offsets, e);
-    if (rc == 0 && x->activate)
-        rc = take_slot(g, x, &slot, e);
     if (rc == 0)
-        rc = st_model_insert_with(g->store, row, x->activate, x->offset, x->n_offsets, e);
+        rc = insert_row(g, x, e);
     if (rc == 0 && x->activate) {
         swap_in(g, slot, read);
         read = NULL;
@@ -216,12 +226,19 @@ int td_registry_publish_with(struct td_registry *g, struct tm_model *m, struct t
 int td_registry_publish_kb(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
                            int64_t instead_of, bool *activated, struct tp_err *e)
 {
+    return td_registry_publish_kb_with(g, kb, p, row, instead_of, &(struct td_kb_with){0}, activated, e);
+}
+
+int td_registry_publish_kb_with(struct td_registry *g, struct tk_kb *kb, struct tm_provenance *p, struct st_model *row,
+                                int64_t instead_of, const struct td_kb_with *with, bool *activated, struct tp_err *e)
+{
     struct publication x = {.model = tm_model_clone(kb->model),
                             .kb = kb,
                             .p = p,
                             .row = row,
                             .activate = *activated,
-                            .instead_of = instead_of};
+                            .instead_of = instead_of,
+                            .with = *with};
     int rc = x.model != NULL ? publish(g, &x, e) : td_registry_no_memory(e);
 
     tk_kb_free(kb);

@@ -41,9 +41,8 @@ struct run {
     int64_t parent;         /* 0: fresh weights */
     struct td_job_state state;
     char live[160]; /* metrics of the last validation, JSON */
-    int epochs;     /* asked of the trainer */
-    int kept;       /* the epoch that it kept; 0: none was better than the model was already */
-    double train_seconds;
+    struct tk_learned learned;
+    int kept; /* the epoch that it kept; 0: none was better than the model was already */
     /* judgement */
     struct td_snapshot *champion; /* NULL none */
     struct st_offset *offset;     /* [n_offsets] of the challenger, for the tasks of data */
@@ -107,9 +106,11 @@ static int training(void *arg, const struct tm_progress *p)
     struct run *x = arg;
     struct tp_buf b = {0};
 
-    x->state.epoch = p->epoch;
+    x->state.epoch = x->learned.epoch = p->epoch;
     x->kept = p->kept;
     x->state.loss = p->loss;
+    if (isfinite(p->loss)) /* not before the first batch */
+        x->learned.loss = p->loss;
     if (!isnan(p->valid_pairwise)) {
         tp_buf_puts(&b, "{\"top1_mean\": ");
         tp_buf_json_num(&b, p->valid_top1, 6);
@@ -145,7 +146,7 @@ static int train(struct run *x, struct tp_err *e)
         return rc;
     tm_train_defaults(&o);
     o.epochs = x->params.epochs > 0 ? (int)x->params.epochs : epochs_for(x->set.n_train, o.epochs);
-    x->epochs = o.epochs;
+    x->learned = (struct tk_learned){.epochs = o.epochs, .loss = NAN, .phi = NAN};
     o.max_seconds = x->params.max_seconds;
     o.seed = (uint64_t)x->params.seed;
     o.threads = x->d->threads.train;
@@ -153,7 +154,7 @@ static int train(struct run *x, struct tp_err *e)
     td_job_phase(x->job, &x->state, "train", LOADED);
     rc = tm_train(x->model, x->set.data.ds, x->set.train, x->set.n_train, x->set.valid, x->set.n_valid, &o, training, x,
                   e);
-    x->train_seconds = tp_seconds() - start;
+    x->learned.seconds = tp_seconds() - start;
     return rc;
 }
 
@@ -176,16 +177,30 @@ static int judge(struct run *x, struct tp_err *e)
 }
 
 /* ---- publish ---- */
+
+/* How the model came about: what row, file and result have in common. JSON object; NULL: no memory. */
+static char *story(const struct run *x)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_putc(&b, '{');
+    td_train_put_verdict(&b, &x->verdict, x->set.by_record, x->champion);
+    tp_buf_puts(&b, ", ");
+    td_put_origin(&b, &x->params, x->set.watermark);
+    tp_buf_printf(&b, ", \"start\": \"%s\", \"learned\": {", x->parent > 0 ? "warm" : "fresh");
+    td_put_learned(&b, &x->learned);
+    tp_buf_puts(&b, "}}");
+    return td_take_text(&b);
+}
+
 static int publish(struct run *x, int64_t *id, struct tp_err *e)
 {
-    static const char *const state[] = {
-        [TK_ACTIVATED] = "published", [TK_KEPT_CHAMPION] = "rejected", [TK_CANDIDATE] = "candidate"};
     bool activate = x->verdict.judgement.decision == TK_ACTIVATED;
     struct st_model row = {
         .role = "ac", .job = td_job_id(x->job), .records = x->set.data.records, .tasks = x->set.data.ds->n_tasks};
     struct tm_provenance p;
-    struct tp_buf b = {0};
     struct tm_model *m;
+    char *training = NULL;
     int rc;
 
     td_job_phase(x->job, &x->state, "publish", VALIDATED);
@@ -198,21 +213,20 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
         return rc;
     row.created = (int64_t)time(NULL);
     memcpy(row.owner, x->hw.name, sizeof row.owner);
-    snprintf(row.state, sizeof row.state, "%s", state[x->verdict.judgement.decision]);
-    tp_buf_putc(&b, '{');
-    td_train_put_verdict(&b, &x->verdict, x->set.by_record, x->champion);
-    tp_buf_printf(&b, ", \"watermark\": %lld}", (long long)x->set.watermark);
-    row.metrics = td_take_text(&b);
+    snprintf(row.state, sizeof row.state, "%s", td_row_state(x->verdict.judgement.decision));
+    row.metrics = story(x);
+    training = td_story_file(x->job, x->hw.name, row.metrics);
     row.parents = td_ids_text(&x->parent, x->parent > 0);
     td_fill_provenance(&p, row.created, (uint64_t)x->params.seed);
     td_fill_metrics(&p, &x->verdict.challenger, x->set.by_record);
     td_fill_made_of(&p, &x->set, &x->parent, x->parent > 0);
     m = x->model;
     x->model = NULL;
-    if (row.metrics == NULL || row.parents == NULL) {
+    if (training == NULL || row.parents == NULL) {
         tm_model_free(m);
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory to publish a model");
     } else {
+        td_fill_training(&p, training, row.id);
         if (activate)
             td_drift_trained(x->d->drift, x->hw.name, x->set.watermark);
         rc = td_registry_publish_with(x->d->registry, m, &p, &row, x->hw.id, activate, x->offset, x->n_offsets, e);
@@ -227,22 +241,20 @@ static int publish(struct run *x, int64_t *id, struct tp_err *e)
             td_recal_note(x->d->recal, x->hw.name); /* what was measured while it trained */
     }
     st_model_clear(&row);
+    free(training);
     return rc;
 }
 
 static char *result_text(const struct run *x, int64_t model)
 {
     struct tp_buf b = {0};
+    char *kept = story(x);
 
-    tp_buf_putc(&b, '{');
-    td_train_put_verdict(&b, &x->verdict, x->set.by_record, x->champion);
-    tp_buf_printf(
-        &b, ", \"model\": %lld, \"start\": \"%s\", \"programs\": %u, \"tasks\": %u, \"epochs\": %d, \"epoch\": %d",
-        (long long)model, x->parent > 0 ? "warm" : "fresh", x->set.data.ds->n, x->set.data.ds->n_tasks, x->epochs,
-        x->state.epoch);
-    td_put_num(&b, "loss", x->state.loss);
-    td_put_num(&b, "train_seconds", x->train_seconds);
+    if (kept == NULL)
+        return NULL;
+    td_put_result(&b, kept, model, &x->set, &x->learned, x->learned.seconds);
     tp_buf_putc(&b, '}');
+    free(kept);
     return td_take_text(&b);
 }
 

@@ -16,8 +16,10 @@ enum {
 };
 
 /* The job of any mode (td_job_run). Result of finetune: {"decision": "activated" | "kept-champion" | "candidate",
- * "reason", "gain", "model": id, "challenger": {figures}, "champion": {"model", figures} | null, "holdout": "task" |
- * "record", "start": "warm" | "fresh", "programs", "tasks", "epochs", "epoch", "loss", "train_seconds"}. A challenger
+ * "reason", "gain", "challenger": {figures}, "champion": {"model", figures} | null, "holdout": "task" | "record",
+ * "mode", "seed", "watermark": newest measurement id, "start": "warm" | "fresh", "learned": {"epoch": how many were
+ * made, "epochs": how many were planned, "loss", "phi", "seconds"}, "model": id, "programs", "tasks", "epoch",
+ * "epochs", "loss", "train_seconds"}. Row and weights file of the model keep what stands before "model". A challenger
  * that loses is kept, in state "rejected". */
 int td_train_run(struct td_daemon *d, struct td_job *j, const char *params, char **result, struct tp_err *e);
 

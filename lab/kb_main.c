@@ -174,10 +174,11 @@ static int progress(void *arg, const struct tk_progress *p)
     return 0;
 }
 
-static int after_source(void *arg, const struct tk_kb *kb, uint32_t done)
+static int after_source(void *arg, const struct tk_kb *kb, const struct tk_adapt_state *s, uint32_t done)
 {
     const struct maker *k = arg;
     (void)kb;
+    (void)s;
     fprintf(stderr, "lab kb: %s %s\n", k->source[done - 1].name, k->refused[done - 1] ? "refused" : "learned");
     return 0;
 }

@@ -150,6 +150,10 @@ struct st_reader {
 int st_load_program(struct st_reader *r, int64_t variant, struct tp_str steps, struct tp_err *e);
 int st_damaged(struct tp_err *e, const char *what);
 
+/* ---- store_fleet.c. On the writer ---- */
+/* In the place of the hardware's earlier one. Hardware that is gone gets none. */
+int st_put_probes(struct st_db *db, const struct st_probe_set *set, struct tp_err *e);
+
 /* ---- store_candidates.c: what the ingest of records does to the pool. On the writer ---- */
 /* *has: there are candidates of this hardware, so that the next function has something to find. */
 int st_candidates_any(struct st_db *db, int64_t hw, bool *has, struct tp_err *e);

@@ -315,9 +315,16 @@ struct st_probe {
     char task_id[TP_TASK_ID_LEN + 1];
     uint8_t hash[16];
 };
-/* Programs that are kept to ask a knowledge base whether it still knows this hardware; those of an earlier call are
- * replaced. UNKNOWN_HARDWARE. */
-int st_probe_put(struct st_store *s, int64_t hw, const struct st_probe *p, size_t n, struct tp_err *e);
+/* Programs that are kept to ask a knowledge base whether it still knows this hardware. */
+struct st_probe_set {
+    int64_t hw;
+    struct st_probe *p; /* [n] */
+    size_t n;
+};
+/* st_model_insert of a knowledge base with the probe sets of what it has learned, in the same transaction: each takes
+ * the place of an earlier one of its hardware. Hardware that is gone is left out. */
+int st_kb_insert(struct st_store *s, const struct st_model *m, bool activate, const struct st_probe_set *set, size_t n,
+                 struct tp_err *e);
 /* As st_training_set() hands out programs, but in no order of tasks. */
 int st_probe_set(struct st_reader *r, int64_t hw, st_program_fn fn, void *arg, struct tp_err *e);
 

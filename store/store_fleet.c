@@ -6,7 +6,6 @@
 
 struct fleet_write {
     int64_t hw;
-    const struct st_probe *probe;
     const struct st_transfer *transfer;
     size_t n;
 };
@@ -21,29 +20,22 @@ static int check_hardware(struct st_db *db, int64_t hw, struct tp_err *e)
     return rc > 0 ? 0 : rc < 0 ? rc : tp_fail(e, TP_E_UNKNOWN_HARDWARE, "the hardware is gone");
 }
 
-static int put_probes(struct st_db *db, void *arg, struct tp_err *e)
+int st_put_probes(struct st_db *db, const struct st_probe_set *set, struct tp_err *e)
 {
-    const struct fleet_write *w = arg;
-    int rc = check_hardware(db, w->hw, e);
+    int rc = check_hardware(db, set->hw, e);
     if (rc < 0)
-        return rc;
+        return rc == -TP_E_UNKNOWN_HARDWARE ? 0 : rc;
     struct st_q q = st_q_begin(db, ST_SQL_W_PURGE_PROBES);
-    st_q_int(&q, w->hw);
+    st_q_int(&q, set->hw);
     rc = st_q_run(&q, e);
-    for (size_t i = 0; i < w->n && rc == 0; i++) {
+    for (size_t i = 0; i < set->n && rc == 0; i++) {
         q = st_q_begin(db, ST_SQL_W_PROBE_ADD);
-        st_q_int(&q, w->hw);
-        st_q_text(&q, w->probe[i].task_id);
-        st_q_blob(&q, w->probe[i].hash, sizeof w->probe[i].hash);
+        st_q_int(&q, set->hw);
+        st_q_text(&q, set->p[i].task_id);
+        st_q_blob(&q, set->p[i].hash, sizeof set->p[i].hash);
         rc = st_q_run(&q, e);
     }
     return rc;
-}
-
-int st_probe_put(struct st_store *s, int64_t hw, const struct st_probe *p, size_t n, struct tp_err *e)
-{
-    struct fleet_write w = {.hw = hw, .probe = p, .n = n};
-    return st_write(s, put_probes, &w, e);
 }
 
 static int put_transfers(struct st_db *db, void *arg, struct tp_err *e)

@@ -113,6 +113,8 @@ struct insert {
     bool activate;
     const struct st_offset *offset;
     size_t n_offsets;
+    const struct st_probe_set *probe;
+    size_t n_probes;
 };
 
 /* Offsets of a model that is there, for the hardware that owns it. */
@@ -150,9 +152,23 @@ static int insert(struct st_db *db, void *arg, struct tp_err *e)
     st_q_text(&q, m->parents ? m->parents : "[]");
     st_q_text(&q, m->metrics ? m->metrics : "{}");
     st_q_int(&q, m->calibration);
-    if ((rc = st_q_run(&q, e)) < 0 || (a->n_offsets && (rc = insert_offsets(db, a, e)) < 0) || !a->activate)
+    rc = st_q_run(&q, e);
+    for (size_t i = 0; i < a->n_probes && rc == 0; i++)
+        rc = st_put_probes(db, &a->probe[i], e);
+    if (rc < 0 || (a->n_offsets && (rc = insert_offsets(db, a, e)) < 0) || !a->activate)
         return rc;
     return set_active(db, strcmp(m->role, "ac") == 0, m->owner, m->id, e);
+}
+
+static int write_model(struct st_store *s, struct insert *a, struct tp_err *e)
+{
+    const bool ac = strcmp(a->m->role, "ac") == 0;
+    if ((!ac && strcmp(a->m->role, "kb")) || (ac ? a->n_probes : a->n_offsets))
+        return tp_fail(e, TP_E_BAD_PARAMETER,
+                       "a model's role is ac or kb; only an ac comes with offsets, only a kb with probe sets");
+    if (a->m->id <= 0)
+        return tp_fail(e, TP_E_BAD_PARAMETER, "a model needs an id");
+    return st_write(s, insert, a, e);
 }
 
 int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e)
@@ -164,11 +180,14 @@ int st_model_insert_with(struct st_store *s, const struct st_model *m, bool acti
                          size_t n, struct tp_err *e)
 {
     struct insert a = {.m = m, .activate = activate, .offset = o, .n_offsets = n};
-    if (strcmp(m->role, "ac") && (strcmp(m->role, "kb") || n))
-        return tp_fail(e, TP_E_BAD_PARAMETER, "a model's role is ac or kb; only an ac comes with offsets");
-    if (m->id <= 0)
-        return tp_fail(e, TP_E_BAD_PARAMETER, "a model needs an id");
-    return st_write(s, insert, &a, e);
+    return write_model(s, &a, e);
+}
+
+int st_kb_insert(struct st_store *s, const struct st_model *m, bool activate, const struct st_probe_set *set, size_t n,
+                 struct tp_err *e)
+{
+    struct insert a = {.m = m, .activate = activate, .probe = set, .n_probes = n};
+    return write_model(s, &a, e);
 }
 
 struct recalibration {

@@ -48,7 +48,7 @@ static void print_rivals(const json_t *r)
 {
     const json_t *q = tc_at(r, "/rivals/quality");
     const char *winner = tc_str(r, "/rivals/winner"), *own = winner, *why = tc_str(r, "/against_kb/reason"),
-               *source = tc_str(r, "/source");
+               *peer = tc_str(r, "/peer");
     double kb = tc_num(q, "/kb"), trained;
 
     if (is(winner, "kb"))
@@ -58,13 +58,13 @@ static void print_rivals(const json_t *r)
         print_against_kb(why);
         return;
     }
-    if (source) { /* the AC of another hardware stands where the knowledge base would */
+    if (peer) { /* the AC of another hardware stands where the knowledge base would */
         if (is(winner, "scratch"))
             printf("  from scratch it is better than with the model of %s: quality on %lld held-out tasks %.3f, %.3f\n",
-                   source, (long long)tc_int(r, "/rivals/tasks", 0), trained, kb);
+                   peer, (long long)tc_int(r, "/rivals/tasks", 0), trained, kb);
         else
             printf("  it began with the model of %s: quality on %lld held-out tasks %.3f, after training %.3f%s\n",
-                   source, (long long)tc_int(r, "/rivals/tasks", 0), kb, trained,
+                   peer, (long long)tc_int(r, "/rivals/tasks", 0), kb, trained,
                    is(winner, "kb") ? ": kept as it was" : "");
         print_against_kb(why);
         return;
@@ -90,7 +90,9 @@ static void print_kb(struct ctl *c, const json_t *kb)
     else if (is(decision, "refused"))
         what = ctl_printf(c, "the knowledge base stays as it was after %lld attempt%s to teach it", attempts,
                           attempts == 1 ? "" : "s");
-    else if (is(decision, "untouched"))
+    else if (is(decision, "not-stored"))
+        what = "what the knowledge base learned is lost, it stays as it was; tclctl adapt teaches it again";
+    else if (is(decision, "untouched") || is(decision, "withdrawn"))
         what = "the knowledge base stays as it was";
     if (what)
         printf("  %s%s%s\n", what, why ? ". " : "", why ? why : "");

@@ -12,7 +12,7 @@ export function outcome(j) {
   if (!over(j)) return "";
   if (r.decision) {
     const gain = Number.isFinite(r.gain) && r.gain ? `, ${r.gain > 0 ? "+" : "−"}${Math.abs(100 * r.gain).toFixed(1)} points` : "";
-    const what = { activated: "activated", "kept-champion": "not better, the active model stays", candidate: "kept as candidate" }[r.decision] || r.decision;
+    const what = { activated: "activated", "kept-champion": "not better, the active model stays", candidate: "kept as candidate", overtaken: "kept as candidate, another one came meanwhile" }[r.decision] || r.decision;
     return `model ${r.model} ${what}${gain}`;
   }
   if (r.held_out || r.all) {

@@ -156,6 +156,36 @@ START_TEST(jobs_and_imports_fail_clearly_when_there_is_no_space)
 }
 END_TEST
 
+/* The disk has room for the model, but not for what it has taught: the model answers, and the job says both. */
+START_TEST(a_lesson_that_finds_no_space_is_told_and_the_model_stays)
+{
+    char *dir = bb_path("lesson");
+    struct fault_control *f = fault_new(dir);
+    struct tc_daemon *d = fault_start(f, dir, NULL, false);
+    bb_put_hardware(HW);
+    bb_post_demo(HW, 0, 8);
+    snprintf(f->path, sizeof f->path, "%s/models/2.", dir); /* 1 is the model */
+    atomic_store(&f->write_errno, ENOSPC);
+    json_t *job = bb_train(HW, "{\"mode\": \"adapt\", \"epochs\": 1, \"seed\": 1}");
+    ck_assert_str_eq(tc_str(job, "/result/decision"), "activated");
+    ck_assert_str_eq(tc_str(job, "/result/kb/decision"), "not-stored");
+    ck_assert_ptr_nonnull(strstr(tc_str(job, "/result/kb/reason"), "It could not be stored: "));
+    ck_assert(json_is_null(tc_at(job, "/result/kb/model")));
+    ck_assert_int_eq(tc_int(bb_get("/v1/hardware/" HW)->json, "/active_model", 0), 1);
+    ck_assert(json_is_null(tc_at(bb_get("/v1/hardware/" HW)->json, "/kb_model")));
+    fault_log_has(d, "event=knowledge-not-stored", 5);
+    char *left = bb_printf("%s/models/2.safetensors", dir).p;
+    ck_assert_int_ne(access(left, F_OK), 0);
+    ck_assert_int_ne(access(bb_printf("%s.tmp", left).p, F_OK), 0);
+    predicts();
+    atomic_store(&f->write_errno, 0);
+    job = bb_train(HW, "{\"mode\": \"adapt\", \"epochs\": 1, \"seed\": 2}");
+    if (!strcmp(tc_str(job, "/result/decision"), "activated"))
+        ck_assert_str_eq(tc_str(job, "/result/kb/decision"), "founded");
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_slow_disk_fills_the_queue_and_the_rest_is_told_when_to_come_back)
 {
     char *dir = fault_template(HW);
@@ -272,6 +302,7 @@ int main(void)
     tcase_add_loop_test(tc, a_failing_disk_refuses_writes_and_nothing_else, 0, sizeof failures / sizeof *failures);
     tcase_add_test(tc, short_writes_are_completed);
     tcase_add_test(tc, jobs_and_imports_fail_clearly_when_there_is_no_space);
+    tcase_add_test(tc, a_lesson_that_finds_no_space_is_told_and_the_model_stays);
     tcase_add_test(tc, a_slow_disk_fills_the_queue_and_the_rest_is_told_when_to_come_back);
     tc = bb_case_own(s, "mounts", 120);
     tcase_add_test(tc, a_full_tmpfs_is_survived);

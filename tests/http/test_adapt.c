@@ -218,6 +218,7 @@ START_TEST(another_machine_of_the_same_kind_begins_with_the_first_ones_model)
 {
     int64_t before = kb_of("fam");
     json_t *job = adapted_mirror("mirror-2");
+    ck_assert_str_eq(tc_str(job, "/result/peer"), "mirror");
     ck_assert_str_eq(tc_str(job, "/result/source"), "mirror");
     ck_assert_str_eq(tc_str(job, "/result/start"), "warm");
     ck_assert_ptr_nonnull(strstr(tc_str(job, "/result/gate/reason"), "mirror"));

@@ -44,6 +44,26 @@ START_TEST(without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not)
 }
 END_TEST
 
+/* However little time there is: what is told is what was done. */
+START_TEST(a_phase_without_time_makes_one_epoch_and_says_so)
+{
+    struct job j;
+    struct tk_adapt_state s = {0};
+    struct tp_err e;
+    job_init(&j, true);
+    j.adapt.cl.train.max_seconds = j.adapt.kd.train.max_seconds = 1e-9;
+    ck_assert_msg(tk_adapt(&j.adapt, &s, &e) == 0, "%s", e.detail);
+    ck_assert_int_eq(s.cl.epoch, 1);
+    ck_assert_int_eq(s.cl.epochs, 10);
+    ck_assert_int_eq(s.kd.epoch, 1);
+    ck_assert_int_eq(s.kd.epochs, 5);
+    ck_assert(isfinite(s.cl.loss) && isfinite(s.kd.loss));
+    ck_assert_mem_ne(s.ac->w, j.kb->model->w, s.ac->n * sizeof(float));
+    tk_adapt_state_free(&s);
+    job_free(&j);
+}
+END_TEST
+
 START_TEST(related_hardware_starts_warm_and_teaches)
 {
     struct job j;
@@ -438,9 +458,16 @@ START_TEST(inputs_that_do_not_belong_together_are_refused)
 }
 END_TEST
 
-static int count_sources(void *arg, const struct tk_kb *kb, uint32_t done)
+/* Each source tells how it was learned. */
+static int count_sources(void *arg, const struct tk_kb *kb, const struct tk_adapt_state *s, uint32_t done)
 {
     ck_assert_ptr_nonnull(kb);
+    ck_assert_int_eq(s->verdict.gate == TK_GATE_SCRATCH,
+                     done != 2); /* the first has nobody, the third resembles none */
+    ck_assert_int_eq(s->cl.epochs > 0, done != 3);
+    ck_assert_int_eq(s->kd.epochs > 0, done == 2);
+    if (s->attempts > 0)
+        ck_assert_ptr_nonnull(strstr(s->acceptance.reason, s->acceptance.accepted ? ": accepted." : ": refused."));
     *(uint32_t *)arg = done;
     return 0;
 }
@@ -538,6 +565,7 @@ int main(void)
     TCase *c = tcase_create("all");
     tcase_set_timeout(c, 240);
     tcase_add_test(c, without_ewc_the_old_hardware_is_forgotten_and_with_it_it_is_not);
+    tcase_add_test(c, a_phase_without_time_makes_one_epoch_and_says_so);
     tcase_add_test(c, related_hardware_starts_warm_and_teaches);
     tcase_add_test(c, hardware_that_was_measured_on_few_tasks_teaches_nobody);
     tcase_add_test(c, bad_knowledge_is_kept_out_both_ways);

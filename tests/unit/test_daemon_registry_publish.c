@@ -265,6 +265,85 @@ START_TEST(knowledge_does_not_take_the_place_of_what_it_did_not_come_from)
 }
 END_TEST
 
+static int tell(void *arg, bool active, struct tp_err *e)
+{
+    struct st_model *row = arg;
+
+    (void)e;
+    row->metrics = strdup(active ? "{\"decision\": \"accepted\"}" : "{\"decision\": \"overtaken\"}");
+    return 0;
+}
+
+static int tell_nothing(void *arg, bool active, struct tp_err *e)
+{
+    (void)arg;
+    (void)active;
+    return tp_fail(e, TP_E_NO_MEMORY, "no memory");
+}
+
+static int note_probe(void *arg, const char *task_id, const uint8_t hash[16], const struct tp_record *rec,
+                      double min_cost, int64_t n)
+{
+    struct st_probe *p = arg;
+
+    (void)rec;
+    (void)min_cost;
+    (void)n;
+    memcpy(p->task_id, task_id, sizeof p->task_id);
+    memcpy(p->hash, hash, sizeof p->hash);
+    return 0;
+}
+
+/* What a row says, and what is kept of the hardware that was learned, is decided with whether the model answers. */
+START_TEST(knowledge_tells_whether_it_was_overtaken_and_then_keeps_no_probe)
+{
+    static const struct sf_line line = {1, 1, 1e-3, 1};
+    struct st_reader *r = sf_reader();
+    struct st_probe probe;
+    struct st_probe_set set = {sf_hardware_id("a"), &probe, 1};
+    bool active = true;
+    int64_t instead_of[2] = {0, publish_kb(1, 0, &active)};
+
+    ck_assert_uint_eq(sf_post("a", &line, 1).accepted, 1);
+    ck_assert_int_eq(st_training_set(r, set.hw, INT64_MAX, note_probe, &probe, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        struct st_model row = {.role = "kb", .owner = "cpu", .state = "published", .created = 1700000000}, got = {0};
+        struct tm_provenance p = {0};
+        struct td_kb_with with = {.tell = tell, .arg = &row, .probe = &set, .n_probes = 1};
+
+        active = true;
+        ck_assert_int_eq(st_model_reserve(sf_store, &row.id, NULL), 0);
+        ck_assert_int_eq(
+            td_registry_publish_kb_with(registry, knowledge(2), &p, &row, instead_of[i], &with, &active, NULL), 0);
+        ck_assert_int_eq(active, i == 1);
+        ck_assert_int_eq(st_model_get(r, row.id, &got, NULL), 0);
+        ck_assert_ptr_nonnull(strstr(got.metrics, i == 1 ? "accepted" : "overtaken"));
+        ck_assert_int_eq(sf_query("SELECT count(*) FROM probe"), i);
+        st_model_clear(&got);
+        st_model_clear(&row);
+    }
+    st_reader_free(r);
+}
+END_TEST
+
+START_TEST(knowledge_that_cannot_tell_is_not_published)
+{
+    struct st_model row = {.role = "kb", .owner = "cpu", .state = "published", .created = 1700000000};
+    struct tm_provenance p = {0};
+    struct td_kb_with with = {.tell = tell_nothing};
+    bool active = true;
+    int64_t id = publish_kb(1, 0, &active);
+    char path[128];
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, NULL), 0);
+    ck_assert_int_eq(td_registry_publish_kb_with(registry, knowledge(2), &p, &row, id, &with, &active, NULL),
+                     -TP_E_NO_MEMORY);
+    ck_assert_int_eq(answers(), id);
+    td_registry_path(registry, row.id, path, sizeof path);
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
 START_TEST(knowledge_is_rolled_back)
 {
     struct tp_err e = {0};
@@ -395,6 +474,8 @@ int main(void)
     tcase_add_test(t, offsets_that_cannot_be_stored_change_nothing);
     tcase_add_test(t, knowledge_is_published_whole_and_comes_back_whole);
     tcase_add_test(t, knowledge_does_not_take_the_place_of_what_it_did_not_come_from);
+    tcase_add_test(t, knowledge_tells_whether_it_was_overtaken_and_then_keeps_no_probe);
+    tcase_add_test(t, knowledge_that_cannot_tell_is_not_published);
     tcase_add_test(t, knowledge_is_rolled_back);
     tcase_add_test(t, knowledge_whose_file_was_changed_is_not_loaded);
     tcase_add_test(t, only_the_newest_rejected_models_keep_their_weights);

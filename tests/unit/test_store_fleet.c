@@ -52,13 +52,23 @@ static struct seen post(void)
     return all;
 }
 
+/* A knowledge base that has learned it. */
+static int put_probes(int64_t hw, struct st_probe *p, size_t n)
+{
+    struct st_model m = {.role = "kb", .owner = "cpu", .features_version = "tclf-1", .state = "published"};
+    struct st_probe_set set = {hw, p, n};
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &m.id, NULL), 0);
+    return st_kb_insert(sf_store, &m, true, &set, 1, NULL);
+}
+
 START_TEST(a_probe_set_is_replaced_as_a_whole)
 {
     struct seen all = post(), got = {.n = 0};
     int64_t hw = sf_hardware_id("a");
 
-    ck_assert_int_eq(st_probe_put(sf_store, hw, all.p, 3, NULL), 0);
-    ck_assert_int_eq(st_probe_put(sf_store, hw, all.p + 1, 1, NULL), 0);
+    ck_assert_int_eq(put_probes(hw, all.p, 3), 0);
+    ck_assert_int_eq(put_probes(hw, all.p + 1, 1), 0);
     ck_assert_int_eq(st_probe_set(rd, hw, note, &got, NULL), 0);
     ck_assert_int_eq(got.n, 1);
     ck_assert_mem_eq(got.p[0].hash, all.p[1].hash, 16);
@@ -74,7 +84,7 @@ START_TEST(a_probe_tells_the_fastest_measurement_and_failures)
     int64_t hw = sf_hardware_id("a");
     int failures = 0;
 
-    ck_assert_int_eq(st_probe_put(sf_store, hw, all.p, 4, NULL), 0);
+    ck_assert_int_eq(put_probes(hw, all.p, 4), 0);
     sf_post("a", again, 1);
     ck_assert_int_eq(st_probe_set(rd, hw, note, &got, NULL), 0);
     ck_assert_int_eq(got.n, 4);
@@ -91,10 +101,26 @@ START_TEST(programs_that_nobody_knows_are_left_out)
     struct st_probe p[2] = {all.p[0], all.p[1]};
 
     p[1].hash[0] ^= 1;
-    ck_assert_int_eq(st_probe_put(sf_store, sf_hardware_id("a"), p, 2, NULL), 0);
+    ck_assert_int_eq(put_probes(sf_hardware_id("a"), p, 2), 0);
     ck_assert_int_eq(st_probe_set(rd, sf_hardware_id("a"), note, &got, NULL), 0);
     ck_assert_int_eq(got.n, 1);
-    ck_assert_int_eq(st_probe_put(sf_store, 999, p, 2, NULL), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(put_probes(999, p, 2), 0); /* nor is hardware that is gone */
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM probe"), 1);
+}
+END_TEST
+
+START_TEST(a_probe_set_comes_with_its_knowledge_base_or_not_at_all)
+{
+    struct seen all = post();
+    struct st_probe_set set = {sf_hardware_id("a"), all.p, 4};
+    struct st_model m = {.role = "kb", .owner = "nobody", .features_version = "tclf-1", .state = "published"};
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &m.id, NULL), 0);
+    ck_assert_int_eq(st_kb_insert(sf_store, &m, true, &set, 1, NULL), -TP_E_UNKNOWN_FAMILY);
+    memcpy(m.role, "ac", 3);
+    memcpy(m.owner, "a", 2);
+    ck_assert_int_eq(st_kb_insert(sf_store, &m, true, &set, 1, NULL), -TP_E_BAD_PARAMETER);
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM probe"), 0);
 }
 END_TEST
 
@@ -135,7 +161,7 @@ START_TEST(a_purge_takes_the_probe_set)
 {
     struct seen all = post();
 
-    ck_assert_int_eq(st_probe_put(sf_store, sf_hardware_id("a"), all.p, 4, NULL), 0);
+    ck_assert_int_eq(put_probes(sf_hardware_id("a"), all.p, 4), 0);
     ck_assert_int_eq(st_hardware_delete(sf_store, "a", true, NULL), 0);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM probe"), 0);
 }
@@ -230,6 +256,7 @@ int main(void)
     tcase_add_test(t, a_probe_set_is_replaced_as_a_whole);
     tcase_add_test(t, a_probe_tells_the_fastest_measurement_and_failures);
     tcase_add_test(t, programs_that_nobody_knows_are_left_out);
+    tcase_add_test(t, a_probe_set_comes_with_its_knowledge_base_or_not_at_all);
     tcase_add_test(t, a_transfer_is_kept_per_pair_and_goes_with_either);
     tcase_add_test(t, a_purge_takes_the_probe_set);
     tcase_add_test(t, a_family_is_of_one_kind);
