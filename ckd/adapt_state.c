@@ -342,6 +342,8 @@ int tk_adapt_load(const char *dir, struct tk_adapt_state *s, struct tp_err *e)
 #define X(key, field) new.field = get_metrics(json_object_get(o, "metrics_" key));
         MEASURED(X)
 #undef X
+        new.cl.epoch = new.cl.epoch ? new.cl.epoch : new.cl.epochs; /* written before it was told: all were made */
+        new.kd.epoch = new.kd.epoch ? new.kd.epoch : new.kd.epochs;
         get_rivals(json_object_get(o, "rivals"), &new.contest);
         rc = load_models(dir, o, &new, e);
     }

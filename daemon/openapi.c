@@ -23,7 +23,7 @@ enum kind { K_TAG, K_ROUTE, K_SAYS, K_QUERY, K_TAKES, K_GIVES, K_FAILS, K_END };
 struct row {
     enum kind kind;
     const char *a, *b, *c, *d; /* as the macro has them */
-    int n;                     /* status; of TAKES: may be left out */
+    int n;                     /* status; of TAKES: may be left out; of QUERY: is needed */
     enum td_role role;
     enum td_body_kind body;
 };
@@ -40,6 +40,7 @@ static const struct row rows[] = {
      .body = TD_BODY_##body_},
 #define SAYS(text)                        {.kind = K_SAYS, .a = text},
 #define QUERY(name, schema, help)         {.kind = K_QUERY, .a = name, .b = schema, .c = help},
+#define NEEDS(name, schema, help)         {.kind = K_QUERY, .a = name, .b = schema, .c = help, .n = 1},
 #define TAKES(type, schema, examples)     {.kind = K_TAKES, .a = type, .b = schema, .c = examples},
 #define MAY_TAKE(type, schema, examples)  {.kind = K_TAKES, .a = type, .b = schema, .c = examples, .n = 1},
 #define GIVES(status, type, schema, help) {.kind = K_GIVES, .a = type, .b = schema, .c = help, .n = status},
@@ -106,7 +107,7 @@ static void put_parameters(struct tp_buf *b, const struct row *r)
     for (const struct row *q = next_of(r, NULL, K_QUERY); q; q = next_of(r, q, K_QUERY), sep = ", ") {
         tp_buf_printf(b, "%s{", sep);
         member(b, "name", q->a);
-        tp_buf_puts(b, ", \"in\": \"query\", ");
+        tp_buf_printf(b, ", \"in\": \"query\", %s", q->n ? "\"required\": true, " : "");
         member(b, "description", q->c);
         tp_buf_puts(b, ", ");
         put_schema(b, q->b);

@@ -57,6 +57,21 @@ static int note_watermark(void *arg, const struct st_model *m)
     return 1;
 }
 
+/* It failed for want of something that has nothing to do with the measurements: a restart, the disk, memory. */
+static bool broke_off(const struct st_job *j)
+{
+    static const enum tp_code passing[] = {TP_E_INTERRUPTED, TP_E_DISK_FULL, TP_E_IO, TP_E_NO_MEMORY};
+
+    for (size_t i = 0; i < sizeof passing / sizeof *passing && j->error != NULL; i++) {
+        const char *slug = tp_code_slug(passing[i]);
+        size_t n = strlen(slug);
+
+        if (strncmp(j->error, slug, n) == 0 && j->error[n] == ':')
+            return true;
+    }
+    return false;
+}
+
 static int note_retrain(void *arg, const struct st_job *j)
 {
     struct td_train_params p;
@@ -65,7 +80,7 @@ static int note_retrain(void *arg, const struct st_job *j)
     if (strcmp(j->kind, "retrain") != 0)
         return 0;
     l->value = j->created;
-    if (td_train_params_read(&p, j->params, NULL) == 0 && p.automatic)
+    if (!broke_off(j) && td_train_params_read(&p, j->params, NULL) == 0 && p.automatic)
         l->newest = p.newest;
     return 1;
 }

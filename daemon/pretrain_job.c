@@ -99,7 +99,7 @@ static int save_note(struct run *x, json_int_t starts, struct tp_err *e)
         json_array_append_new(sources, json_string(x->source[i].hw->name));
     for (uint32_t i = 0; i < x->done; i++) {
         json_array_append_new(refused, json_boolean(x->refused[i]));
-        json_array_append_new(lessons, json_string(x->source[i].lesson));
+        json_array_append_new(lessons, x->source[i].lesson != NULL ? json_string(x->source[i].lesson) : json_null());
     }
     o = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "starts", starts, "done", (json_int_t)x->done, "present",
                   (json_int_t)x->present_id, "watermark", (json_int_t)x->watermark, "sources", sources, "refused",
@@ -121,6 +121,7 @@ static int checkpoint(void *arg, const struct tk_kb *kb, const struct tk_adapt_s
     char path[TD_JOB_PATH + 32], old[TD_JOB_PATH + 32];
     int rc = 0;
 
+    free(x->source[done - 1].lesson);
     if ((x->source[done - 1].lesson = td_lesson_text(s)) == NULL)
         return -TP_E_NO_MEMORY;
     if (x->folder[0] != '\0' && kb != NULL && kb_path(x, done, path, sizeof path)) {

@@ -72,7 +72,7 @@ static int begin(struct st_store *s, const struct work *like, st_taken_back_fn d
     if (!w)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory to take candidates back");
     *w = *like;
-    w->op = (struct st_op){.rows = STEP_ROWS, .run = run, .finish = finish};
+    w->op = (struct st_op){.rows = 1, .run = run, .finish = finish};
     w->s = s;
     w->done = done;
     w->arg = arg;

@@ -200,7 +200,8 @@ static void print_parameters(const json_t *op)
         printf("%s| `%s` | %s | ", i ? "" : "\n| parameter | in | type | |\n|---|---|---|---|\n", text(p, "name"),
                text(p, "in"));
         print_type(get(p, "schema"));
-        printf(" | %s |\n", text(p, "description"));
+        printf(" | %s%s |\n", text(p, "description"),
+               json_is_true(get(p, "required")) && strcmp(text(p, "in"), "query") == 0 ? "; needed" : "");
     }
 }
 

@@ -225,6 +225,27 @@ START_TEST(what_failed_is_not_asked_for_again_without_new_measurements)
 }
 END_TEST
 
+START_TEST(a_restart_does_not_lose_what_is_due)
+{
+    char *dir = bb_path("due");
+    struct tc_daemon *d = bb_start(dir, NULL);
+    bb_status(bb_json("PUT", "{\"target\": \"llvm\", \"family\": \"busy\"}", "/v1/hardware/first"), 201);
+    bb_status(bb_json("PUT", "{\"target\": \"llvm\", \"family\": \"due\"}", "/v1/hardware/second"), 201);
+    post_records("first", 0, 200);
+    post_records("second", 0, 200);
+    bb_retrain("first", "{\"mode\": \"finetune\", \"epochs\": 1000}");
+    bb_status(bb_json("PUT", "{\"measurements\": 50, \"cooldown_seconds\": 0}", "/v1/hardware/second/policy"), 200);
+    wait_jobs("second", 1); /* it waits for the other, where there is one thread for jobs */
+    bb_stop(d);
+    d = bb_start(dir, NULL);
+    for (double until = tc_now() + 60; tc_now() < until; tc_sleep(0.05))
+        if (!json_is_null(tc_at(bb_get("/v1/hardware/second")->json, "/active_model")))
+            break;
+    ck_assert(!json_is_null(tc_at(bb_get("/v1/hardware/second")->json, "/active_model")));
+    bb_stop(d);
+}
+END_TEST
+
 START_TEST(a_policy_is_checked_and_taken_back)
 {
     bb_put_hardware("strict");
@@ -319,6 +340,7 @@ int main(void)
     tcase_add_test(tc, no_hardware_retrains_unasked);
     tcase_add_test(tc, a_policy_retrains_after_so_many_measurements_and_then_cools_down);
     tcase_add_test(tc, what_failed_is_not_asked_for_again_without_new_measurements);
+    tcase_add_test(tc, a_restart_does_not_lose_what_is_due);
     tcase_add_test(tc, a_policy_is_checked_and_taken_back);
     tcase_add_test(tc, hardware_that_grew_slower_is_noticed_and_retrained);
     return bb_main(s);

@@ -13,7 +13,7 @@ import unittest
 import common
 import stand_in
 
-from tcl_tvm.agent import Agent, Trouble, TvmMeasure, failed
+from tcl_tvm.agent import Agent, Lease, Trouble, TvmMeasure, failed
 from tcl_tvm.http import Client
 
 LINES = common.lines_of(common.DEMO[0])
@@ -109,6 +109,18 @@ class OfFunctions(Case):
         agent = self.agent(lambda records: [None if next(turn) % 2 else cost(0.001) for _ in records], most=2, batch=2)
         self.ends_in_trouble(agent)
         self.counts_are(selected=15, measured=15)
+
+    def test_nor_do_they_when_they_stand_together(self):
+        self.select(24)
+        seen = []
+
+        def picky(records):
+            seen.extend(r["i"] for r in records if r["i"] not in seen)
+            return [None if seen.index(r["i"]) < 8 else cost(0.001) for r in records]
+
+        agent = self.agent(picky, most=4, batch=2, ttl=1)
+        self.assertIn("8 selected programs cannot be measured here", self.ends_in_trouble(agent))
+        self.counts_are(selected=8, measured=16)
 
     def test_it_asks_less_and_less_where_only_refused_ones_are_left(self):
         class Stop(threading.Event):
@@ -222,8 +234,18 @@ class OfFunctions(Case):
 
         agent.client.lease = spied
 
+        gone, renew = threading.Event(), Lease.renew
+
+        def renewed(lease, client):
+            renew(lease, client)
+            if lease.lost:
+                gone.set()
+
+        Lease.renew = renewed
+        self.addCleanup(setattr, Lease, "renew", renew)
+
         def long(records):
-            agent.stop.wait(1)
+            gone.wait(SOON)
             agent.stop.set()
             return [None]
 

@@ -122,9 +122,11 @@ class Agent:
         self.failing = 0  # batches in a row of which nothing was measured
 
     def run(self, forever: bool = True) -> None:
-        """Until told to stop; forever=False: until nothing is selected. Raises Trouble when nothing of the first batch
-        can be measured, or of MOST_FAILING in a row, or when forever=False leaves programs that cannot be."""
-        pause, left = self.idle, 0
+        """Until told to stop; forever=False: until nothing is selected. Raises Trouble when the first batch as a whole
+        fails, or MOST_FAILING in a row do, or when only programs are left that cannot be measured here and nothing was
+        measured, or forever=False."""
+        pause = self.idle
+        left: Set[int] = set()  # candidates of `aside`: a lease that is not renewed may run out and come again
         with contextlib.ExitStack() as aside:  # leases of refused programs: held until nothing else is selected
             while not self.stop.is_set():
                 try:
@@ -139,13 +141,13 @@ class Agent:
                     pause = self.idle
                 elif lease.open:
                     aside.push(lease)
-                    left += len(lease.open)
-                elif forever:
+                    left.update(lease.open)
+                elif forever and (self.measured or not left):
                     aside.close()
                     self.stop.wait(pause)
-                    pause, left = min(pause * 2, LONGEST_PAUSE) if left else self.idle, 0
+                    pause, left = min(pause * 2, LONGEST_PAUSE) if left else self.idle, set()
                 elif left:
-                    raise Trouble("%d selected programs cannot be measured here" % left)
+                    raise Trouble("%d selected programs cannot be measured here" % len(left))
                 else:
                     break
 
@@ -170,11 +172,12 @@ class Agent:
         rejected = self._post(lease, {i: failed() for i in rejected})
         if not self.stop.is_set():
             self.refused.update(rejected, results.keys() - measured.keys())
-            self.failing = 0 if measured else self.failing + 1
-            if not measured and (self.measured == 0 or self.failing == MOST_FAILING):
+            # refused one by one, they are remembered, and the next lease brings others: only what told of none is trouble
+            self.failing = 0 if results else self.failing + 1
+            if not results and (self.measured == 0 or self.failing == MOST_FAILING):
                 raise Trouble("nothing of %s could be measured, for the reasons above; nothing of it is posted" % (
                     "the first batch" if self.measured == 0 else "%d batches in a row" % self.failing))
-        return bool(measured)
+        return bool(results)
 
     def _measure(self, records: List[Record]) -> Sequence[Optional[Result]]:
         """As measure(); nothing at all when it raises for whatever it is given."""
