@@ -5,6 +5,7 @@
 #include "daemon/figures.h"
 
 #include "daemon/drift.h"
+#include "daemon/hardware.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 
@@ -156,9 +157,7 @@ static bool newest(void *arg, const char *hardware, double *v)
     for (int i = 0; i < TD_HW_GAUGES; i++)
         v[i] = NAN;
     if (st_hardware_get(r, hardware, &hw, NULL) == 0) {
-        model = hw.active_model;
-        if (model == 0)
-            st_family_kb(r, hw.family, &model, NULL);
+        td_hardware_answers(r, &hw, &model, NULL);
         if (model != 0)
             st_evaluation_list(r, hw.id, model, 0, 1, read_result, v, NULL);
         if (model != 0 && st_model_get(r, model, &row, NULL) == 0)

@@ -76,8 +76,7 @@ static int read_mode(struct st_reader *reader, const struct st_hardware *hw, con
                      struct td_train_params *p, struct tp_err *e)
 {
     static const char *const modes[] = {"finetune", "adapt", "pretrain", NULL};
-    int mode = td_shares_knowledge(hw) ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE,
-        rc = td_body_enum(body, "mode", modes, &mode, e);
+    int mode = (int)td_train_default_mode(hw), rc = td_body_enum(body, "mode", modes, &mode, e);
 
     p->mode = (enum td_train_mode)mode;
     return rc == 0 && p->mode != TD_TRAIN_FINETUNE ? check_kind(reader, hw, e) : rc;

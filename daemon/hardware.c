@@ -21,6 +21,12 @@ bool td_shares_knowledge(const struct st_hardware *h)
     return tk_family_default(kind_of(h->kind)) != NULL;
 }
 
+int td_hardware_answers(struct st_reader *r, const struct st_hardware *h, int64_t *model, struct tp_err *e)
+{
+    *model = h->active_model;
+    return *model != 0 ? 0 : st_family_kb(r, h->family, model, e);
+}
+
 void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out)
 {
     json_t *o = h->descriptor ? json_loads(h->descriptor, 0, NULL) : NULL;

@@ -9,6 +9,9 @@
 /* Its kind has families that learn from each other. */
 bool td_shares_knowledge(const struct st_hardware *h);
 
+/* The model that answers for it: its own active one, else its family's knowledge base; 0 none. IO. */
+int td_hardware_answers(struct st_reader *r, const struct st_hardware *h, int64_t *model, struct tp_err *e);
+
 /* kind and descriptor JSON -> *out. Keys that the encoders do not know, and values that are no finite numbers >= 0, are
  * left unknown. */
 void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out);

@@ -15,6 +15,8 @@ enum td_job_stage {
 #undef X
     TD_JOB_STAGES
 };
+/* A row's error, "code: text" (NULL: none), is of that code. */
+bool td_job_error_is(const char *error, enum tp_code code);
 const char *td_job_stage_name(enum td_job_stage s);
 
 enum {

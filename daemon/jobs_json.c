@@ -9,6 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool td_job_error_is(const char *error, enum tp_code code)
+{
+    const char *slug = tp_code_slug(code);
+    size_t n = strlen(slug);
+
+    return error != NULL && strncmp(error, slug, n) == 0 && error[n] == ':';
+}
+
 static void put_time(struct tp_buf *out, const char *key, int64_t ms)
 {
     tp_buf_printf(out, ", \"%s\": ", key);

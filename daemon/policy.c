@@ -62,13 +62,9 @@ static bool broke_off(const struct st_job *j)
 {
     static const enum tp_code passing[] = {TP_E_INTERRUPTED, TP_E_DISK_FULL, TP_E_IO, TP_E_NO_MEMORY};
 
-    for (size_t i = 0; i < sizeof passing / sizeof *passing && j->error != NULL; i++) {
-        const char *slug = tp_code_slug(passing[i]);
-        size_t n = strlen(slug);
-
-        if (strncmp(j->error, slug, n) == 0 && j->error[n] == ':')
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (td_job_error_is(j->error, passing[i]))
             return true;
-    }
     return false;
 }
 
@@ -93,7 +89,7 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
     struct last trained = {0}, job = {0};
     struct td_drift_view v;
     struct st_counts c = {0};
-    int64_t newer = 0, model = hw->active_model;
+    int64_t newer = 0, model = 0;
     int rc;
 
     *why = NULL;
@@ -106,8 +102,7 @@ static int due(struct td_daemon *d, struct st_reader *r, const struct st_hardwar
     if (rc != 0 || c.valid < TD_TRAIN_MIN || job.newest == *newest ||
         (job.value != 0 && td_wall_ms() < job.value + p->cooldown_seconds * 1000))
         return rc;
-    if (model == 0)
-        rc = st_family_kb(r, hw->family, &model, e);
+    rc = td_hardware_answers(r, hw, &model, e);
     if (rc == 0 && p->measurements > 0)
         rc = td_measured_since(r, hw->id, trained.value, trained.records, &c, &newer, e);
     if (rc != 0)
@@ -134,7 +129,7 @@ static int check(struct td_daemon *d, struct st_reader *r, const struct st_hardw
     rc = due(d, r, hw, &p, &why, &params.newest, e);
     if (rc != 0 || why == NULL)
         return rc;
-    params.mode = td_shares_knowledge(hw) ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE;
+    params.mode = td_train_default_mode(hw);
     td_train_params_write(&params, &text);
     tp_buf_putc(&text, '\0');
     rc = text.oom ? tp_fail(e, TP_E_NO_MEMORY, "no memory for a job")

@@ -37,8 +37,8 @@ struct load {
     size_t n_tasks, cap_tasks;
     size_t last_task;
     uint64_t known_below; /* of ts_draw() */
-    uint8_t (
-        *again)[16]; /* hashes of candidates that more than one measurement is wanted of; sorted once all are read */
+    /* hashes of candidates that more than one measurement is wanted of; sorted once all are read */
+    uint8_t (*again)[16];
     size_t n_again, cap_again;
 };
 

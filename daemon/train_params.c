@@ -1,6 +1,8 @@
 /* Parameters of a retraining, to and from the text that its job keeps. */
 #include "daemon/train_params.h"
 
+#include "daemon/hardware.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +12,11 @@ const char *td_train_mode_name(enum td_train_mode m)
     static const char *const name[] = {"finetune", "adapt", "pretrain"};
 
     return name[m];
+}
+
+enum td_train_mode td_train_default_mode(const struct st_hardware *hw)
+{
+    return td_shares_knowledge(hw) ? TD_TRAIN_ADAPT : TD_TRAIN_FINETUNE;
 }
 
 void td_train_params_write(const struct td_train_params *p, struct tp_buf *out)

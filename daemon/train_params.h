@@ -8,6 +8,8 @@
 
 enum td_train_mode { TD_TRAIN_FINETUNE, TD_TRAIN_ADAPT, TD_TRAIN_PRETRAIN };
 const char *td_train_mode_name(enum td_train_mode m); /* "finetune", "adapt", "pretrain" */
+/* What a retrain does when nobody says: adapt, where knowledge is shared. */
+enum td_train_mode td_train_default_mode(const struct st_hardware *hw);
 
 enum { TD_TRAIN_SOURCES_MAX = 64 };
 

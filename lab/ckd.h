@@ -118,7 +118,8 @@ struct tl_ckd_results {
     /* [transfer][hop][method][budget][run]; methods without a budget stand at 0, scratch on everything at n_budgets */
     struct tl_ckd_cell *cell;
 };
-/* A run is a seed, or a fold of one: the folds of a seed stand together. */
+/* A run is a seed, or a fold of one: the folds of a seed (1: there are none) stand together. */
+uint32_t tl_ckd_folds(const struct tl_ckd_opts *o);
 uint32_t tl_ckd_runs(const struct tl_ckd_opts *o);
 struct tl_ckd_cell *tl_ckd_at(const struct tl_ckd_results *r, uint32_t transfer, uint32_t hop, enum tl_ckd_method m,
                               uint32_t budget, uint32_t run);

@@ -44,9 +44,8 @@ struct figure {
 /* Of seed 0's runs: how many tasks; 0 if one of them has none. */
 static uint32_t tasks(const struct source *s)
 {
-    const uint32_t folds = tl_ckd_runs(s->r->o) / s->r->o->seeds;
     uint32_t n = 0;
-    for (uint32_t f = 0; f < folds; f++) {
+    for (uint32_t f = 0; f < tl_ckd_folds(s->r->o); f++) {
         const struct tl_ckd_scores *x = scores(s, f);
         if (!x)
             return 0;

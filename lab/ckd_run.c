@@ -41,9 +41,14 @@ bool tl_ckd_wants(const struct tl_ckd_opts *o, enum tl_ckd_method m)
     return o->methods ? tl_listed(o->methods, tl_ckd_method_name(m)) : !ablation(m);
 }
 
+uint32_t tl_ckd_folds(const struct tl_ckd_opts *o)
+{
+    return o->folds ? o->folds : 1;
+}
+
 uint32_t tl_ckd_runs(const struct tl_ckd_opts *o)
 {
-    return o->seeds * (o->folds ? o->folds : 1);
+    return o->seeds * tl_ckd_folds(o);
 }
 
 struct tl_ckd_cell *tl_ckd_at(const struct tl_ckd_results *r, uint32_t transfer, uint32_t hop, enum tl_ckd_method m,
@@ -451,7 +456,7 @@ static int fold(const struct tl_ckd_opts *o, struct tl_ckd_results *r, uint32_t 
                                     .d = &d,
                                     .run = {.seed = s + 1, .threads = o->threads},
                                     .budget = b < o->n_budgets ? o->budget[b] : 1};
-            const struct place p = {r, transfer, b, s * (o->folds ? o->folds : 1) + f};
+            const struct place p = {r, transfer, b, s * tl_ckd_folds(o) + f};
             rc = hops(&k, &p, e);
         }
     tl_ckd_data_free(&d);
@@ -466,7 +471,7 @@ int tl_ckd_run(const struct tl_ckd_opts *o, struct tl_ckd_results *r, struct tp_
     if (!r->cell)
         return tp_fail(e, TP_E_NO_MEMORY, "no memory for cells");
     for (uint32_t t = 0; t < o->n_transfers; t++)
-        for (uint32_t f = 0; f < (o->folds ? o->folds : 1) && rc == 0; f++)
+        for (uint32_t f = 0; f < tl_ckd_folds(o) && rc == 0; f++)
             rc = fold(o, r, t, f, e);
     if (rc)
         tl_ckd_results_free(r);

@@ -81,6 +81,8 @@ struct bb_text bb_join(const struct bb_text *parts, size_t n);
 struct bb_text bb_record(int i, double cost, long timestamp);
 /* n of them with '\n' behind each, costs spread over a factor of 16. */
 struct bb_text bb_records(int from, int n);
+/* The lines with other costs: of(cost, the program failed); NaN: the line is left out. */
+struct bb_text bb_recost(struct bb_text t, double (*of)(double cost, bool failed));
 /* The same program without "r"; steps as JSON text for {"task", "states"}. */
 struct bb_text bb_unmeasured(int i);
 struct bb_text bb_state(int i);

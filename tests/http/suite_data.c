@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -164,6 +165,29 @@ struct bb_text bb_records(int from, int n)
         struct bb_text t = bb_record(i, 0.0001 * (1 + (i * 7) % 16), 1700000000L + i);
         tp_buf_put(&b, t.p, t.n);
         tp_buf_putc(&b, '\n');
+    }
+    return keep_buf(&b);
+}
+
+struct bb_text bb_recost(struct bb_text t, double (*of)(double cost, bool failed))
+{
+    struct tp_buf b = {0};
+    for (const char *line = t.p, *end = t.p + t.n; line < end;) {
+        size_t len = strcspn(line, "\n");
+        json_t *o = json_loadb(line, len, 0, NULL), *costs = json_array_get(json_object_get(o, "r"), 0);
+        bool kept = true;
+        ck_assert_ptr_nonnull(o);
+        for (size_t i = 0; i < json_array_size(costs); i++) {
+            double c = of(json_number_value(json_array_get(costs, i)), tc_int(o, "/r/1", 1) != 0);
+            kept = kept && !isnan(c);
+            json_array_set_new(costs, i, json_real(isnan(c) ? 0 : c));
+        }
+        char *text = json_dumps(o, JSON_REAL_PRECISION(9));
+        if (kept)
+            tp_buf_printf(&b, "%s\n", text);
+        free(text);
+        json_decref(o);
+        line += len + (line[len] == '\n');
     }
     return keep_buf(&b);
 }
