@@ -220,7 +220,7 @@ struct gains {
         const char *name;
         enum tl_ckd_method method;
         bool all; /* with all of the target's programs, not the budget's */
-    } other[5];
+    } other[8];
     enum field field;
 };
 static const struct gains gains_of[] = {
@@ -238,11 +238,15 @@ static const struct gains gains_of[] = {
      .other = {{"scratch", TL_CKD_SCRATCH, false}}},
     {.title = "Ablation, all less the others",
      .method = TL_CKD_ALL,
-     .n = 4,
+     .n = 8,
      .other = {{"plain, random", TL_CKD_PLAIN, false},
                {"+ RDU", TL_CKD_PLAIN_RDU, false},
                {"+ Mamba", TL_CKD_SCRATCH, false},
-               {"+ CKD", TL_CKD_PLAIN_CKD, false}}},
+               {"+ CKD", TL_CKD_PLAIN_CKD, false},
+               {"all but RDU", TL_CKD_CKD, false},
+               {"fine-tune", TL_CKD_TUNE, false},
+               {"zero-shot", TL_CKD_ZERO, false},
+               {"scratch with all", TL_CKD_SCRATCH, true}}},
 };
 
 /* A row: the difference to each of them in one figure. */

@@ -57,7 +57,8 @@ for page; do
         "$lab" ckd --data "$data" --transfers 'a100-80>v100>k80>mi50,x86-24t>host-avx512>host-avx2>host-sse42' --budgets 10 --seeds 3 \
             --methods 'zero-shot,scratch,fine-tune,ckd,ckd without EWC' $threads --out "$out/sequences"
         for t in 'a100-80>a100-40,a100-40>a100-80,v100>k80,k80>v100,v100+k80>mi50,mi50>v100,x86-24t>xeon-4t 5' 'host-avx512>host-avx2>host-sse42 4'; do
-            "$lab" ckd --data "$data" --transfers "${t% *}" --folds "${t#* }" --budgets 10 --seeds 3 $threads --out "$out/distillation-every-${t#* }"
+            "$lab" ckd --data "$data" --transfers "${t% *}" --folds "${t#* }" --budgets 10 --seeds 3 $threads \
+                --methods 'zero-shot,scratch,cold start,fine-tune,multi-task,ckd,ckd without EWC,all' --out "$out/distillation-every-${t#* }"
         done
         "$lab" ckd --data "$data" --transfers 'a100-80>a100-40,v100>k80' --budgets 10 --seeds 3 --ablate $threads --out "$out/distillation-ablation" ;;
     *) echo "figures: $page is no page" >&2; exit 2 ;;
