@@ -471,7 +471,7 @@ void td_jobs_free(struct td_jobs *js)
         struct st_job row =
             end_row(j, TD_JOB_failed, NULL, error_text(TP_E_INTERRUPTED, "the daemon was stopped before the job ran"));
 
-        if (!atomic_load(&j->kept) || atomic_load(&j->given_up))
+        if (!atomic_load(&j->kept))
             store_end(js, &row);
         take_row_locked(j, &row, TD_JOB_failed);
         unlink_locked(js, j);
@@ -558,6 +558,7 @@ static int end_queued(struct td_jobs *js, struct td_job *j, struct tp_err *e)
     pthread_mutex_lock(&js->mu);
     if (rc != 0) {
         atomic_store(&j->cancel, js->stop); /* not cancelled after all */
+        pthread_cond_broadcast(&js->work);  /* a thread may have passed it over */
     } else {
         take_row_locked(j, &row, TD_JOB_cancelled);
         js->queued--;
@@ -585,14 +586,14 @@ int td_jobs_cancel(struct td_jobs *js, struct st_reader *r, int64_t id, bool *ru
     j = td_jobs_find_locked(js, id);
     if (j != NULL) {
         queued = j->stage == TD_JOB_queued;
-        atomic_store(&j->given_up, true);
+        atomic_store(&j->given_up, !queued);
         atomic_store(&j->cancel, true);
     }
     pthread_mutex_unlock(&js->mu);
-    if (j != NULL)
-        td_kept_give_up(js, id);
     if (j != NULL) {
         *running = !queued;
+        if (!queued)
+            td_kept_give_up(js, id);
         rc = queued ? end_queued(js, j, e) : 0;
     } else {
         rc = st_job_get(r, id, &row, e);
@@ -614,7 +615,7 @@ void td_jobs_cancel_hardware(struct td_jobs *js, const char *hardware)
         for (j = js->first; j != NULL; j = j->next) {
             if (strcmp(j->row.hardware, hardware) != 0 || td_job_cancelled(j))
                 continue;
-            atomic_store(&j->given_up, true);
+            atomic_store(&j->given_up, j->stage == TD_JOB_running);
             atomic_store(&j->cancel, true);
             if (j->stage == TD_JOB_queued)
                 break;

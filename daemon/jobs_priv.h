@@ -13,7 +13,7 @@ struct td_job {
     char lane[ST_ID_MAX + 1];
     td_job_run run;
     _Atomic bool cancel;   /* asked to stop, by whom ever */
-    _Atomic bool given_up; /* ... by a client: it does not go on after a restart */
+    _Atomic bool given_up; /* ... by a client, while it ran: it does not go on after a restart */
     _Atomic bool kept;     /* it has a folder of its own */
     /* The rest is guarded by td_jobs.mu; row's id, kind, hardware, params do not change. */
     int refs;

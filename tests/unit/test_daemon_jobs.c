@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct td_daemon daemon_;
@@ -399,6 +400,91 @@ START_TEST(a_full_disk_does_not_keep_the_runner_from_starting)
 }
 END_TEST
 
+/* ---- a store that says no ---- */
+
+/* Holds up the writer, then makes updates of jobs fail from here on. As many rows as a group has: alone in its own. */
+struct gate {
+    struct st_op op; /* first: the writer hands it back */
+    bool refuse;
+    _Atomic bool open, passed;
+};
+
+static int wait_at_gate(struct st_store *s, struct st_op *op, struct tp_err *e)
+{
+    struct gate *g = (struct gate *)op;
+
+    while (!g->open)
+        sched_yield();
+    return g->refuse ? st_db_exec(&s->db,
+                                  "CREATE TEMP TRIGGER no_update BEFORE UPDATE ON main.job "
+                                  "BEGIN SELECT RAISE(ABORT, 'no'); END",
+                                  e)
+                     : 0;
+}
+
+static void pass_gate(struct st_op *op)
+{
+    ((struct gate *)op)->passed = true;
+}
+
+static void shut(struct gate *g, bool refuse)
+{
+    *g = (struct gate){.op = {.rows = ST_GROUP_ROWS, .run = wait_at_gate, .finish = pass_gate}, .refuse = refuse};
+    ck_assert_int_eq(st_writer_push(sf_store, &g->op, true, NULL), 0);
+}
+
+static int accept_updates(struct st_db *db, void *arg, struct tp_err *e)
+{
+    (void)arg;
+    return st_db_exec(db, "DROP TRIGGER temp.no_update", e);
+}
+
+static void wait_queued(size_t rows)
+{
+    while (st_ingest_queued(sf_store) < rows)
+        sched_yield();
+}
+
+static int64_t to_cancel;
+
+static void *cancels(void *rc)
+{
+    bool running;
+
+    *(int *)rc = td_jobs_cancel(jobs, rd, to_cancel, &running, NULL);
+    return NULL;
+}
+
+START_TEST(a_job_whose_cancellation_is_not_stored_still_runs)
+{
+    struct gate first, second;
+    pthread_t thread;
+    int rc = 0;
+
+    submit("{}", good);
+    to_cancel = submit("{\"n\": 2}", good);
+    wait_started(1);
+    shut(&first, false);
+    allow(1);
+    wait_queued(ST_GROUP_ROWS + 1); /* the end of the first job */
+    shut(&second, true);
+    ck_assert_int_eq(pthread_create(&thread, NULL, cancels, &rc), 0);
+    wait_queued(2 * (ST_GROUP_ROWS + 1)); /* the cancellation of the second */
+    first.open = true;
+    while (td_jobs_active(jobs) > 1)
+        sched_yield();
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the runner looks for what is next, and finds nothing */
+    second.open = true;
+    pthread_join(thread, NULL);
+    ck_assert(first.passed && second.passed);
+    ck_assert_int_eq(rc, -TP_E_INTERNAL);
+    ck_assert_int_eq(st_write(sf_store, accept_updates, NULL, NULL), 0);
+    allow(1);
+    wait_idle();
+    ck_assert(has(show(to_cancel), "\"state\": \"succeeded\""));
+}
+END_TEST
+
 START_TEST(job_threads_stand_behind_requests)
 {
     int mine = getpriority(PRIO_PROCESS, 0);
@@ -555,6 +641,7 @@ int main(void)
     tcase_add_test(t, jobs_left_by_a_crash_are_interrupted_at_start);
     tcase_add_test(t, a_full_disk_does_not_keep_the_runner_from_starting);
     tcase_add_test(t, a_lane_is_busy_while_a_job_of_it_waits_or_runs);
+    tcase_add_test(t, a_job_whose_cancellation_is_not_stored_still_runs);
     tcase_add_test(t, job_threads_stand_behind_requests);
     tcase_add_test(t, a_follower_is_told_progress_and_the_end);
     tcase_add_test(t, a_follower_that_comes_back_is_not_told_twice);

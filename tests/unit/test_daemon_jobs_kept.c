@@ -159,6 +159,31 @@ START_TEST(a_kept_job_that_a_client_cancelled_does_not_go_on)
 }
 END_TEST
 
+static int refuse_updates(struct st_db *db, void *refuse, struct tp_err *e)
+{
+    return st_db_exec(db,
+                      refuse != NULL ? "CREATE TEMP TRIGGER no_update BEFORE UPDATE ON main.job "
+                                       "BEGIN SELECT RAISE(ABORT, 'no'); END"
+                                     : "DROP TRIGGER temp.no_update",
+                      e);
+}
+
+START_TEST(a_kept_job_whose_cancellation_was_refused_goes_on)
+{
+    bool running = true;
+    int64_t id = submit_and_wait();
+
+    td_jobs_free(jobs);
+    ck_assert_int_eq(td_jobs_new(&daemon_, dir, lasting, &jobs, NULL), 0); /* it waits: nothing runs yet */
+    ck_assert_int_eq(st_write(sf_store, refuse_updates, &running, NULL), 0);
+    ck_assert_int_eq(td_jobs_cancel(jobs, rd, id, &running, NULL), -TP_E_INTERNAL);
+    ck_assert_int_eq(st_write(sf_store, refuse_updates, NULL, NULL), 0);
+    restart();
+    wait_idle();
+    ck_assert(shows(id, "\"state\": \"succeeded\""));
+}
+END_TEST
+
 START_TEST(a_folder_without_a_job_is_removed_at_start)
 {
     char path[128];
@@ -181,6 +206,7 @@ int main(void)
     tcase_add_test(t, a_job_that_kept_a_state_goes_on_after_a_stop);
     tcase_add_test(t, a_job_that_will_go_on_is_suspended_and_has_not_failed);
     tcase_add_test(t, a_kept_job_that_a_client_cancelled_does_not_go_on);
+    tcase_add_test(t, a_kept_job_whose_cancellation_was_refused_goes_on);
     tcase_add_test(t, a_folder_without_a_job_is_removed_at_start);
     suite_add_tcase(s, t);
     return sf_main(s);
