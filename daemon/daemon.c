@@ -188,6 +188,7 @@ static int start_parts(struct td_daemon *d, struct tp_err *e)
 static void stop_parts(struct td_daemon *d)
 {
     td_server_free(d->server);
+    td_recal_stop(d->recal);
     td_jobs_free(d->jobs);
     td_recal_free(d->recal);
     td_drift_free(d->drift);

@@ -194,6 +194,7 @@ int td_recal_pass(struct td_daemon *d, const char *hardware, const _Atomic bool 
 struct td_recal {
     struct td_daemon *d;
     pthread_t thread;
+    bool joined; /* the owner's */
     _Atomic bool stop;
     pthread_mutex_t mu; /* guards what follows; nothing is waited for under it */
     pthread_cond_t wake;
@@ -380,15 +381,23 @@ int td_recal_new(struct td_daemon *d, struct td_recal **out, struct tp_err *e)
     return 0;
 }
 
-void td_recal_free(struct td_recal *c)
+void td_recal_stop(struct td_recal *c)
 {
-    if (c == NULL)
+    if (c == NULL || c->joined)
         return;
     pthread_mutex_lock(&c->mu);
     atomic_store(&c->stop, true);
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->mu);
     pthread_join(c->thread, NULL);
+    c->joined = true;
+}
+
+void td_recal_free(struct td_recal *c)
+{
+    if (c == NULL)
+        return;
+    td_recal_stop(c);
     pthread_cond_destroy(&c->wake);
     pthread_mutex_destroy(&c->mu);
     free(c);

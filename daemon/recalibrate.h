@@ -14,6 +14,9 @@ enum {
 struct td_recal;
 /* Starts the thread, which first looks at all hardware. */
 int td_recal_new(struct td_daemon *d, struct td_recal **out, struct tp_err *e);
+/* The thread submits jobs, and jobs note hardware: it ends before the runner goes, the rest goes after it. From here on
+ * notes are accepted and looked at by nobody. Main thread, as is the next. */
+void td_recal_stop(struct td_recal *c);
 void td_recal_free(struct td_recal *c);
 /* Measurements of that hardware were stored, or another model answers for it. Any thread, never waits; c may be NULL.
  */

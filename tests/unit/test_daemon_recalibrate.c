@@ -334,6 +334,22 @@ START_TEST(more_notes_than_it_has_room_for_make_it_look_at_everything)
 }
 END_TEST
 
+START_TEST(once_stopped_it_takes_notes_and_looks_at_nothing)
+{
+    struct tp_err e = {0};
+
+    publish("ac", "a", 1);
+    ck_assert_int_eq(td_recal_new(&daemon_, &daemon_.recal, &e), 0);
+    td_recal_stop(daemon_.recal);
+    post("a", 1, 0, 5);
+    td_recal_note(daemon_.recal, "a");
+    td_recal_stop(daemon_.recal);
+    td_recal_free(daemon_.recal);
+    ck_assert_int_eq(calibration("a"), 0);
+    td_recal_stop(NULL);
+}
+END_TEST
+
 START_TEST(it_ends_at_once_and_null_is_accepted)
 {
     struct tp_err e = {0};
@@ -366,6 +382,7 @@ int main(void)
     tcase_add_test(t, a_large_task_is_sampled);
     tcase_add_test(t, the_thread_looks_at_everything_first_and_then_at_what_is_noted);
     tcase_add_test(t, more_notes_than_it_has_room_for_make_it_look_at_everything);
+    tcase_add_test(t, once_stopped_it_takes_notes_and_looks_at_nothing);
     tcase_add_test(t, it_ends_at_once_and_null_is_accepted);
     suite_add_tcase(s, t);
     return sf_main(s);
