@@ -32,7 +32,7 @@ struct load {
     struct tclfeat_hw feat;
     struct tm_batch *batch;
     struct tm_dataset *ds; /* the chunk, without a model */
-    double *score, *latency, *raw;
+    double *score, *latency;
     struct task *tasks; /* by id */
     size_t n_tasks, cap_tasks;
     size_t last_task;
@@ -49,7 +49,6 @@ void td_select_pool_free(struct td_select_pool *p)
     free(p->turn);
     free(p->embedding);
     free(p->feature);
-    free(p->fast);
     free(p->task);
     free(p->known);
     *p = (struct td_select_pool){0};
@@ -82,17 +81,13 @@ static bool allocate(struct load *l, size_t own)
         return p->embedding != NULL;
     p->pool.n_features = m->h.head2;
     p->feature = tm_alloc(l->cap, (size_t)p->pool.n_features * sizeof *p->feature);
-    p->fast = tm_alloc(l->cap, sizeof *p->fast);
     p->pool.feature = p->feature;
-    p->pool.fast = p->fast;
     l->batch = tm_batch_new();
     l->score = tm_alloc(CHUNK, sizeof *l->score);
     l->latency = tm_alloc(CHUNK, sizeof *l->latency);
-    l->raw = tm_alloc(CHUNK, sizeof *l->raw);
     if (l->batch != NULL)
         tm_batch_keep(l->batch, true);
-    return p->embedding != NULL && p->feature != NULL && p->fast != NULL && l->batch != NULL && l->score != NULL &&
-           l->latency != NULL && l->raw != NULL;
+    return p->embedding != NULL && p->feature != NULL && l->batch != NULL && l->score != NULL && l->latency != NULL;
 }
 
 /* ---- tasks ---- */
@@ -146,7 +141,6 @@ static void keep(struct load *l, size_t at)
                (size_t)p->dim * sizeof(float));
         memcpy(l->p.feature + (at + i) * (size_t)p->n_features, tm_batch_hidden(l->batch, i),
                (size_t)p->n_features * sizeof(float));
-        l->p.fast[at + i] = (float)l->raw[i];
     }
 }
 
@@ -157,7 +151,7 @@ static int chunk_end(struct load *l)
     int rc = 0;
 
     if (l->pending > 0 && l->batch != NULL) {
-        rc = tm_batch_run(l->batch, l->score, l->latency, l->raw);
+        rc = tm_batch_run(l->batch, l->score, l->latency, NULL);
         if (rc == 0)
             keep(l, at);
     } else if (l->pending > 0 && l->ds != NULL) {
@@ -328,7 +322,6 @@ int td_select_pool_load(struct st_reader *r, const struct td_select_want *want, 
     tm_dataset_free(l.ds);
     free(l.score);
     free(l.latency);
-    free(l.raw);
     free(l.tasks);
     free(l.again);
     return rc;

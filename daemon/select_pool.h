@@ -14,7 +14,7 @@ struct td_select_pool {
     int64_t *turn;    /* the same */
     size_t unusable;  /* pooled ones that cannot be encoded; they are left out */
     float *embedding; /* what pool points to, owned here */
-    float *feature, *fast;
+    float *feature;
     uint32_t *task;
     uint8_t *known;
 };

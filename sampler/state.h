@@ -85,7 +85,7 @@ struct ts_state {
 int ts_terms_init(struct ts_state *s);
 /* Share of knots below x, ties by half; never falls while x grows. */
 double ts_percentile(const float *knots, size_t n, float x);
-/* Knots and cap from the candidates left. first: no pick yet. */
+/* Knots and cap from the candidates left. */
 int ts_scale_update(struct ts_state *s, double cap_quantile);
 /* r, d, u and score of program i, given its distance and variance now. Never grows while these fall. */
 double ts_score(const struct ts_state *s, size_t i, float d2, double u2, struct ts_pick *terms);
