@@ -149,6 +149,31 @@ static int see_fall(void *arg, int64_t nth, double seconds)
     return ++f->n == 8;
 }
 
+/* A task that came from two versions of TVM in one body: its sums come from two variants. */
+START_TEST(best_of_equals_is_the_earliest_whatever_its_variant)
+{
+    static const double cost[] = {2e-3, 1e-3, 1e-3};
+    struct st_ingest *b = st_ingest_new(NULL);
+    struct tp_record r;
+    struct seen s = {0};
+    char line[1024];
+
+    tp_record_init(&r);
+    for (int i = 0; i < 3; i++) {
+        size_t n = sf_print(line, sizeof line, (struct sf_line){9, 1 + i, cost[i], 1 + i});
+
+        line[n - 3] = i == 1 ? '5' : '6'; /* "v0.6"} */
+        sf_parse(&r, line);
+        ck_assert_int_eq(st_ingest_add(b, &r, NULL), 0);
+    }
+    tp_record_free(&r);
+    ck_assert_uint_eq(sf_submit("m2", b).accepted, 3);
+    ck_assert_int_eq(st_best(reader, sf_hardware_id("m2"), "", -1, see, &s, NULL), 0);
+    ck_assert_int_eq(s.n, 1);
+    ck_assert_int_eq(s.timestamps[0], 2);
+}
+END_TEST
+
 START_TEST(best_so_far_is_told_when_it_falls)
 {
     /* task, program, cost, timestamp: a failure first, then 3, 3 again, 4, 1 of another task, 2 */
@@ -412,6 +437,7 @@ int main(void)
     tcase_add_test(t, an_export_of_one_task_holds_that_task);
     tcase_add_test(t, a_task_the_hardware_has_not_measured_is_unknown);
     tcase_add_test(t, best_is_the_fastest_valid_record_of_each_task);
+    tcase_add_test(t, best_of_equals_is_the_earliest_whatever_its_variant);
     tcase_add_test(t, best_so_far_is_told_when_it_falls);
     tcase_add_test(t, tasks_are_listed_with_their_figures_by_id);
     tcase_add_test(t, later_measurements_are_as_if_they_were_not_there);
