@@ -5,6 +5,7 @@
 #include "daemon/figures.h"
 
 #include "daemon/drift.h"
+#include "daemon/fleet.h"
 #include "daemon/hardware.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -14,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-enum { PAGE = 64 };
 
 /* ---- JSON ---- */
 void td_put_num(struct tp_buf *b, const char *name, double v)
@@ -204,38 +203,16 @@ int td_figures_keep(struct td_daemon *d, struct st_reader *r, const char *hardwa
     return 0;
 }
 
-struct page {
-    int n;
-    char name[PAGE][ST_ID_MAX + 1];
-};
-
-static int collect(void *arg, const struct st_hardware *h)
-{
-    struct page *p = arg;
-
-    memcpy(p->name[p->n++], h->name, sizeof p->name[0]);
-    return p->n == PAGE;
-}
-
 void td_figures_show_all(struct td_daemon *d)
 {
+    struct td_members m = {0};
     struct st_reader *r = NULL;
-    struct page p = {.n = PAGE};
-    char after[ST_ID_MAX + 1] = "";
     struct tp_err e;
 
-    if (st_reader_new(d->store, &r, &e) != 0) {
+    if (st_reader_new(d->store, &r, &e) != 0 || td_members_list(r, NULL, NULL, &m, &e) != 0)
         td_log(TD_WARNING, "figures-unknown", TD_S("reason", e.detail));
-        return;
-    }
-    while (p.n == PAGE) {
-        p.n = 0;
-        if (st_hardware_list(r, after, PAGE, collect, &p, &e) != 0)
-            break;
-        for (int i = 0; i < p.n; i++)
-            td_figures_show(d, r, p.name[i]);
-        if (p.n > 0)
-            memcpy(after, p.name[p.n - 1], sizeof after);
-    }
+    for (size_t i = 0; i < m.n; i++)
+        td_figures_show(d, r, m.v[i].name);
+    td_members_free(&m);
     st_reader_free(r);
 }

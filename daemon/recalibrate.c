@@ -9,6 +9,7 @@
 
 #include "daemon/drift.h"
 #include "daemon/figures.h"
+#include "daemon/fleet.h"
 #include "daemon/giveway.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -25,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { NICE = 10, NAMES = 64, PAGE = 64 };
+enum { NICE = 10, NAMES = 64 };
 
 /* ---- one pass ---- */
 struct pass {
@@ -252,38 +253,18 @@ static void look_at_policies(struct td_recal *c)
     st_reader_free(r);
 }
 
-struct page {
-    int n;
-    char name[PAGE][ST_ID_MAX + 1];
-};
-
-static int collect(void *arg, const struct st_hardware *h)
-{
-    struct page *p = arg;
-
-    memcpy(p->name[p->n++], h->name, sizeof p->name[0]);
-    return p->n == PAGE;
-}
-
 static void look_at_all(struct td_recal *c)
 {
+    struct td_members m = {0};
     struct st_reader *r = NULL;
-    struct page p = {.n = PAGE};
-    char after[ST_ID_MAX + 1] = "";
     struct tp_err e;
 
-    if (st_reader_new(c->d->store, &r, &e) != 0)
-        return; /* whoever measures next brings its hardware back */
-    while (p.n == PAGE && !atomic_load(&c->stop)) {
-        p.n = 0;
-        if (st_hardware_list(r, after, PAGE, collect, &p, &e) != 0)
-            break;
-        for (int i = 0; i < p.n && !atomic_load(&c->stop); i++)
-            look_at(c, p.name[i]);
-        if (p.n > 0)
-            memcpy(after, p.name[p.n - 1], sizeof after);
-    }
+    if (st_reader_new(c->d->store, &r, &e) == 0) /* else whoever measures next brings its hardware back */
+        td_members_list(r, NULL, NULL, &m, &e);
     st_reader_free(r);
+    for (size_t i = 0; i < m.n && !atomic_load(&c->stop); i++)
+        look_at(c, m.v[i].name);
+    td_members_free(&m);
 }
 
 static struct timespec in_ms(int ms)
