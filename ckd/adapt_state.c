@@ -224,11 +224,12 @@ static int read_state(const char *dir, json_t **out, struct tp_err *e)
     close(fd);
     if (rc)
         return rc;
-    *out = n < sizeof text ? json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    if (!json_is_object(*out)) {
-        json_decref(*out);
+    json_t *o = n < sizeof text ? json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (!json_is_object(o)) {
+        json_decref(o);
         return tp_fail(e, TP_E_BAD_WEIGHTS, "state.json of a job is not a JSON object");
     }
+    *out = o;
     return 1;
 }
 

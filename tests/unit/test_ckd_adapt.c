@@ -352,15 +352,21 @@ START_TEST(a_job_that_was_killed_goes_on_and_ends_the_same)
 }
 END_TEST
 
-/* Load a folder whose state.json is `text`. */
-static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *e)
+/* A new folder whose state.json is `text`. */
+static void make_folder(char *dir, const char *text)
 {
-    char dir[] = "/tmp/adapt-XXXXXX", path[64];
+    char path[64];
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/state.json", dir);
     FILE *f = fopen(path, "w");
     fputs(text, f);
     fclose(f);
+}
+
+static int load_text(const char *text, struct tk_adapt_state *s, struct tp_err *e)
+{
+    char dir[] = "/tmp/adapt-XXXXXX";
+    make_folder(dir, text);
     const int rc = tk_adapt_load(dir, s, e);
     files_in(dir, true);
     rmdir(dir);
@@ -382,6 +388,19 @@ START_TEST(a_state_that_is_damaged_is_refused)
         ck_assert_int_lt(load_text(text[i], &s, &e), 0);
         ck_assert(e.detail[0] && !s.ac && !s.new_kb);
     }
+}
+END_TEST
+
+START_TEST(a_state_that_is_damaged_is_written_over)
+{
+    char dir[] = "/tmp/adapt-XXXXXX";
+    struct tk_adapt_state s = {.phase = TK_PHASE_LEARN}, back = {0};
+    make_folder(dir, "[1]");
+    ck_assert_int_eq(tk_adapt_save(dir, &s, NULL), 0);
+    ck_assert_int_eq(tk_adapt_load(dir, &back, NULL), 1);
+    ck_assert(back.phase == TK_PHASE_LEARN);
+    files_in(dir, true);
+    rmdir(dir);
 }
 END_TEST
 
@@ -577,6 +596,7 @@ int main(void)
     tcase_add_test(c, cancelling_leaves_the_state_of_the_last_phase);
     tcase_add_test(c, a_job_that_was_killed_goes_on_and_ends_the_same);
     tcase_add_test(c, a_state_that_is_damaged_is_refused);
+    tcase_add_test(c, a_state_that_is_damaged_is_written_over);
     tcase_add_test(c, older_hardware_may_lose_little_of_either_figure);
     tcase_add_test(c, a_job_of_another_version_begins_again);
     tcase_add_test(c, a_contest_with_a_committee_ends_the_same_however_it_is_run);
