@@ -289,8 +289,8 @@ void td_h_models_import(struct td_request *r)
         rc = tp_fail(&e, TP_E_FEATURES_MISMATCH, "a model of %s does not answer for hardware \"%s\"",
                      tclfeat_version(m->features), hw.name);
     if (rc == 0 && p.kind[0] != '\0' && strcmp(p.kind, hw.kind) != 0)
-        rc = tp_fail(&e, TP_E_CONFLICT, "knowledge of %s hardware does not answer for hardware \"%s\" of kind %s",
-                     p.kind, hw.name, hw.kind);
+        rc = tp_fail(&e, TP_E_CONFLICT, "a model of %s hardware does not answer for hardware \"%s\" of kind %s", p.kind,
+                     hw.name, hw.kind);
     if (rc == 0)
         rc = st_model_reserve(d->store, &row.id, &e);
     if (rc == 0) {

@@ -171,6 +171,9 @@ static int publish(struct td_registry *g, struct publication *x, struct tp_err *
     if (rc == 0 && x->hardware != there.id)
         rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
                      row->owner);
+    /* The file says it, so that hardware of another kind does not take the model. */
+    if (rc == 0 && x->hardware != 0 && (strcmp(there.kind, "cpu") == 0 || strcmp(there.kind, "gpu") == 0))
+        memcpy(p->kind, there.kind, sizeof "cpu");
     st_hardware_clear(&there);
     if (rc == 0 && x->activate)
         rc = take_slot(g, x, &slot, e);

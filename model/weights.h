@@ -30,7 +30,7 @@ struct tm_provenance {
     char created[32];    /* RFC 3339 UTC */
     char metrics[512];   /* JSON object text, "" none */
     char training[4096]; /* JSON object text, "" none: how it came about, beyond the numbers above */
-    char kind[8];        /* of the hardware of a knowledge base's family: "cpu", "gpu"; "" = not told */
+    char kind[8];        /* of the hardware, or of a knowledge base's family: "cpu", "gpu"; "" = not told */
     int64_t phases;      /* how often a knowledge base was taught */
 };
 

@@ -156,15 +156,6 @@ START_TEST(where_nothing_is_known_measurements_alone_lead_to_a_rollback)
 }
 END_TEST
 
-static const char *first_weights(void)
-{
-    const char *path = bb_path("weights");
-    ck_run(ctl("models weights %lld -o %s", (long long)tc_int(bb_get("/v1/hardware/first")->json, "/active_model", 0),
-               path),
-           0);
-    return path;
-}
-
 START_TEST(predict_prints_what_http_says)
 {
     const char *log = "tests/data/demo/matmul_128x128x128.json";
@@ -199,7 +190,7 @@ START_TEST(equal_errors_are_one_line_and_what_has_no_score_is_no_best)
 {
     const char *log = "tests/data/demo/matmul_128x128x128.json";
     ck_run(ctl("hardware add graphics --target cuda --family graphics"), 0);
-    ck_run(ctl("models import graphics %s --activate", first_weights()), 0);
+    ck_run(ctl("models import graphics config/kb/gpu.safetensors --activate"), 0);
     struct run r = ctl("predict graphics %s --top 3", log);
     ck_run(r, PARTLY);
     ck_assert_int_eq(ctl_count(r.err, "\n"), 1);

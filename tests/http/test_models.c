@@ -339,6 +339,11 @@ START_TEST(knowledge_of_another_kind_is_not_imported)
     bb_status(bb_json("PUT", "{\"target\": \"cuda -arch=sm_80\"}", "/v1/hardware/a-gpu"), 201);
     bb_status(import("a-gpu", kb.p, kb.n, "?activate=true"), 201);
     tp_buf_free(&kb);
+    find_models(); /* a model of one hardware says its kind, too */
+    struct bb_reply *w = bb_get("/v1/models/%lld/weights", (long long)newer);
+    struct bb_reply *r = import("a-gpu", w->body, w->n, "");
+    bb_problem(r, 409, "conflict");
+    ck_assert_msg(strstr(tc_str(r->json, "/detail"), "cpu") != NULL, "%s", r->body);
 }
 END_TEST
 
