@@ -366,34 +366,70 @@ int ctl_jobs(struct ctl *c, const struct ctl_args *a)
     return rc;
 }
 
-/* The newest job of the hardware, one that is not over first. */
-static int job_of(struct ctl *c, const char *hw, long long *id)
+/* The jobs of the hardware that are in this state, oldest first, behind those that are in `ids`. */
+static int jobs_in(struct ctl *c, const char *hw, const char *state, json_t *ids)
 {
-    static const char *const path[] = {"/v1/jobs?state=running&hardware=%s", "/v1/jobs?state=queued&hardware=%s",
-                                       "/v1/jobs?hardware=%s"};
-    int rc = CTL_OK;
+    json_t *items = NULL;
+    int rc = ctl_list(c, ctl_path(c, "/v1/jobs?state=%s&hardware=%s", state, hw), 0, &items);
 
-    *id = 0;
-    for (size_t i = 0; i < sizeof path / sizeof *path && !rc && !*id; i++) {
-        json_t *items = NULL;
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        rc = ctl_list(c, ctl_path(c, path[i], hw), 1, &items);
-#pragma GCC diagnostic pop
-        *id = rc ? 0 : tc_int(items, "/0/id", 0);
-        json_decref(items);
+    for (size_t i = json_array_size(items); !rc && i-- > 0;)
+        json_array_append(ids, json_object_get(json_array_get(items, i), "id"));
+    json_decref(items);
+    return rc;
+}
+
+static int newest_job(struct ctl *c, const char *hw, json_t *ids)
+{
+    json_t *items = NULL;
+    int rc = ctl_list(c, ctl_path(c, "/v1/jobs?hardware=%s", hw), 1, &items);
+
+    if (!rc && json_array_size(items) == 0)
+        rc = ctl_fail(c, CTL_REFUSED, "hardware %s has no job", hw);
+    else if (!rc)
+        json_array_append(ids, json_object_get(json_array_get(items, 0), "id"));
+    json_decref(items);
+    return rc;
+}
+
+/* What runs and then what waits, or else the newest. What waits is asked for first, so that a job that begins between
+ * the two calls is in one list at least. */
+static int watch_hardware(struct ctl *c, const char *hw)
+{
+    json_t *queued = json_array(), *ids = json_array();
+    int rc = jobs_in(c, hw, "queued", queued), worst = CTL_OK;
+
+    if (!rc)
+        rc = jobs_in(c, hw, "running", ids);
+    for (size_t i = 0; i < json_array_size(queued); i++) {
+        size_t k = 0;
+        while (k < json_array_size(ids) && !json_equal(json_array_get(ids, k), json_array_get(queued, i)))
+            k++;
+        if (k == json_array_size(ids))
+            json_array_append(ids, json_array_get(queued, i));
     }
-    return !rc && !*id ? ctl_fail(c, CTL_REFUSED, "hardware %s has no job", hw) : rc;
+    if (!rc && json_array_size(ids) == 0)
+        rc = newest_job(c, hw, ids);
+    for (size_t i = 0; !rc && i < json_array_size(ids); i++) {
+        rc = follow(c, json_integer_value(json_array_get(ids, i)));
+        if (rc == CTL_FAILED && i + 1 < json_array_size(ids)) { /* the others are followed all the same */
+            fprintf(stderr, "tclctl: %s\n", c->err.text);
+            c->err.text[0] = '\0';
+            worst = rc;
+            rc = CTL_OK;
+        }
+    }
+    json_decref(queued);
+    json_decref(ids);
+    return rc ? rc : worst;
 }
 
 int ctl_watch(struct ctl *c, const struct ctl_args *a)
 {
     long long id = 0;
-    int rc = CTL_OK;
+    int rc;
 
     if (a->word[0][strspn(a->word[0], "0123456789")])
-        rc = job_of(c, a->word[0], &id);
-    else
-        rc = ctl_read_int(c, "the id of a job", a->word[0], 1, &id);
+        return watch_hardware(c, a->word[0]);
+    rc = ctl_read_int(c, "the id of a job", a->word[0], 1, &id);
     return rc ? rc : follow(c, id);
 }

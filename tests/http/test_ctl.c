@@ -129,6 +129,15 @@ START_TEST(where_nothing_is_known_measurements_alone_lead_to_a_rollback)
     ck_run(r, 0);
     ck_has(r.out, "candidate (model ");
     ck_run(ctl("watch first"), 0); /* the newest job of the hardware */
+    long long waits[2];
+    for (int i = 0; i < 2; i++) {
+        r = ctl("retrain first --mode finetune --epochs 1 --seed %d --activate never --json", 8 + i);
+        waits[i] = tc_int(r.json, "/id", 0);
+    }
+    r = ctl("watch first"); /* all that run or wait, in their order */
+    ck_run(r, 0);
+    ck_has(r.out, bb_printf("job %lld (", waits[0]).p);
+    ck_has(strstr(r.out, bb_printf("job %lld (", waits[0]).p), bb_printf("job %lld (", waits[1]).p);
     long long two = tc_int(bb_get("/v1/jobs/%lld", job)->json, "/result/model", 0);
 
     ck_run(ctl("activate first %lld", two), 0);
