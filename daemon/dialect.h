@@ -14,7 +14,8 @@
 
 bool td_dialect_is_ms(const char *name);              /* of hardware or of a family */
 enum tclfeat_set td_dialect_features(const char *hw); /* what its programs are encoded by */
-/* The hardware that a body of records is for: the one in the path, or its twin. BAD_IDENTIFIER: too long. */
+/* The hardware that a body of records is for: the one in the path, or its twin. BAD_IDENTIFIER: too long.
+ * BAD_ENCODING: the body is packed, and no header said so. */
 int td_dialect_hardware(const struct td_request *r, char name[ST_ID_MAX + 1], struct tp_err *e);
 /* Is the record of the dialect of that hardware? BAD_STATE; pointer filled in. */
 int td_dialect_check(const struct tp_record *rec, const char *hw, struct tp_err *e);

@@ -459,6 +459,32 @@ START_TEST(truncated_packing_is_refused_whole)
 }
 END_TEST
 
+START_TEST(packing_that_no_header_tells_is_named)
+{
+    struct bb_text lines = bb_records(0, 5);
+    bb_put_hardware("unsaid");
+    for (int zstd = 0; zstd < 2; zstd++) {
+        struct tp_buf packed = {0};
+        ck_assert_int_eq(tc_encode(zstd ? TC_ZSTD : TC_GZIP, lines.p, lines.n, &packed, NULL), 0);
+        for (int predict = 0; predict < 2; predict++) {
+            struct tc_request q = {
+                .path = bb_printf("/v1/hardware/%s", predict ? "trained/predict" : "unsaid/measurements").p,
+                .method = "POST",
+                .body = packed.p,
+                .n = packed.n,
+                .content_type = "application/x-ndjson"};
+            struct bb_reply *r = bb_call(&q);
+            bb_problem(r, 400, "bad-encoding");
+            ck_assert_msg(
+                strstr(tc_str(r->json, "/detail"), zstd ? "Content-Encoding: zstd" : "Content-Encoding: gzip") != NULL,
+                "%s", r->body);
+        }
+        tp_buf_free(&packed);
+    }
+    ck_assert_uint_eq(bb_get("/v1/hardware/unsaid/measurements")->n, 0);
+}
+END_TEST
+
 START_TEST(packed_members_glued_together_are_one_body)
 {
     struct bb_text a = bb_records(0, 20), b = bb_records(20, 20), both[2] = {a, b};
@@ -550,6 +576,7 @@ int main(void)
     tcase_add_test(with_model, errors_stop_at_a_thousand_and_say_so);
     tcase_add_test(with_model, sizes_inside_a_record_are_limited);
     tcase_add_test(with_model, truncated_packing_is_refused_whole);
+    tcase_add_test(with_model, packing_that_no_header_tells_is_named);
     tcase_add_test(with_model, packed_members_glued_together_are_one_body);
     return bb_main(s);
 }
