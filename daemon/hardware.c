@@ -2,6 +2,7 @@
 #include "daemon/hardware.h"
 
 #include "ckd/gate.h"
+#include "daemon/dialect.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -45,10 +46,12 @@ void td_hardware_feat(const struct st_hardware *h, struct tclfeat_hw *out)
 
 int td_hardware_missing(const char *name, struct tp_err *e)
 {
+    const char *ms = td_dialect_is_ms(name) ? ", which is for records of MetaSchedule," : "";
+
     return tp_fail(e, TP_E_UNKNOWN_HARDWARE,
-                   "hardware \"%.63s\" is not registered; register it first: PUT /v1/hardware/%.63s {\"target\": "
+                   "hardware \"%.63s\"%s is not registered; register it first: PUT /v1/hardware/%.63s {\"target\": "
                    "\"llvm -mcpu=core-avx2\"}",
-                   name, name);
+                   name, ms, name);
 }
 
 int td_hardware_find(struct st_reader *r, const char *name, struct st_hardware *out, struct tp_err *e)

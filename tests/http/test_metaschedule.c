@@ -154,6 +154,7 @@ START_TEST(what_cannot_be_used_is_told)
     static const char body[] = "{\"format\": \"metaschedule\", \"records\": []}";
     r = bb_json("POST", body, "/v1/hardware/nowhere/predict");
     bb_problem(r, 404, "unknown-hardware");
+    ck_assert_msg(strstr(tc_str(r->json, "/detail"), "for records of MetaSchedule") != NULL, "%s", r->body);
     ck_assert(strstr(r->body, "nowhere.ms") != NULL);
     put("x.ms", "llvm");
     bb_problem(bb_json("POST", body, "/v1/hardware/x/measurements"), 400, "no-records");
