@@ -70,6 +70,12 @@ static const uint8_t tag_len[TP_STEP_ALL] = {
 #undef X
     2};
 
+static const char tags[] =
+#define X(tag, grammar, meaning) " " #tag
+#include "proto/steps.def"
+#undef X
+    ;
+
 /* The kind whose tag is p[0..*n), where p[*n] is the first quote; -1: none, or its tag is longer than four bytes. */
 static inline int quick_tag(const char *p, unsigned *n)
 {
@@ -104,8 +110,8 @@ static const char *read_tag(struct tp_reader *c, const char *p, uint32_t k, int 
         *kind = t.n <= sizeof text ? tp_step_by_tag(text, tp_json_unescape(t.s, t.n, text)) : -1;
         if (*kind >= 0)
             return after;
-        return stop(c, tp_step_fail(c->e, TP_E_UNKNOWN_STEP, k, -1, -1, "kind \"%.*s\" is not known",
-                                    t.n < 32 ? (int)t.n : 32, t.s));
+        return stop(c, tp_step_fail(c->e, TP_E_UNKNOWN_STEP, k, -1, -1, "kind \"%.*s\" is not known; known are%s",
+                                    t.n < 32 ? (int)t.n : 32, t.s, tags));
     }
     if (p < end && *p == ']')
         return stop(c, tp_step_fail(c->e, TP_E_BAD_STEP, k, -1, -1, "is empty; a step starts with its kind"));

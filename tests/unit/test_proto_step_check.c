@@ -27,6 +27,7 @@ static void steps_refused(const char *steps, enum tp_code code, const char *poin
 START_TEST(unknown_kinds_are_refused_and_named)
 {
     steps_refused("[[\"CI\", 0], [\"XX\", 1]]", TP_E_UNKNOWN_STEP, "/i/1/1/1", "step 1: kind \"XX\" is not known");
+    steps_refused("[[\"XX\", 1]]", TP_E_UNKNOWN_STEP, "/i/1/1/0", "known are AN FU PR RE SP FSP");
     steps_refused("[[\"TS\", 0, 1, \"dot\"]]", TP_E_UNKNOWN_STEP, "/i/1/1/0", "\"TS\"");
     steps_refused("[[\"TB\", 0]]", TP_E_UNKNOWN_STEP, "/i/1/1/0", "\"TB\"");
     steps_refused("[[\"sp\", 0]]", TP_E_UNKNOWN_STEP, "/i/1/1/0", "\"sp\"");
