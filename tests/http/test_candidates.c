@@ -284,6 +284,8 @@ START_TEST(a_fraction_is_of_what_is_pooled_and_rounded_up)
     bb_put_hardware("part");
     pool("part", 0, 41);
     chosen("part", "{\"fraction\": 0.1}");
+    struct bb_reply *jobs = bb_get("/v1/jobs?hardware=part");
+    ck_assert_msg(strstr(jobs->body, "\"fraction\": 0.1,") != NULL, "%s", jobs->body); /* as it was given */
     counts_are("part", 36, 5, 0, 0, 0);
     chosen("part", "{\"fraction\": 0.1, \"seed\": 5}");
     counts_are("part", 32, 9, 0, 0, 0);
