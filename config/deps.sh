@@ -23,7 +23,9 @@ deb_of() { # pkg-config name -> Debian package
 }
 
 missing=
-command -v "${CC:-gcc}" >/dev/null || missing="$missing gcc libc6-dev"
+cc=${CC:-gcc}
+command -v "${cc%% *}" >/dev/null || # CC may be "ccache gcc"
+    missing="$missing gcc libc6-dev"
 command -v "$pc" >/dev/null || missing="$missing pkg-config"
 for p in $PKGS; do
     command -v "$pc" >/dev/null && "$pc" --exists "$p" && continue
