@@ -101,7 +101,7 @@ static int list_similar(struct td_request *r, const struct st_hardware *hw, stru
             tp_buf_puts(out, i > 0 ? ", " : "");
             put_similar(out, &f.v[i], hw->kind);
         }
-        tp_buf_puts(out, "]}\n");
+        tp_buf_puts(out, "]}");
     }
     free(f.v);
     td_members_free(&m);

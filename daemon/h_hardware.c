@@ -127,7 +127,7 @@ static void reply_detail(struct td_request *r, int status, const char *name)
 
     if (td_hardware_find(db, name, &h, &e) == 0 && print_detail(td_req_daemon(r)->drift, db, &h, &b, &model, &e) == 0) {
         st_hardware_clear(&h);
-        tp_buf_puts(&b, "}\n");
+        tp_buf_putc(&b, '}');
         td_reply_json(r, status, &b);
         return;
     }

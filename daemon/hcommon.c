@@ -179,6 +179,8 @@ int td_query_int(const struct td_request *r, const char *name, int64_t min, int6
 
 void td_reply_json(struct td_request *r, int status, struct tp_buf *body)
 {
+    if (body->n > 0)
+        tp_buf_putc(body, '\n'); /* a shell's prompt begins a line */
     if (body->oom) {
         tp_buf_free(body);
         td_reply_fail(r, TP_E_NO_MEMORY, "no memory for the reply");

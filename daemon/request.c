@@ -313,6 +313,7 @@ void td_request_problem(struct td_request *r, const struct tp_err *e)
     if (e->code == TP_E_BODY_TOO_LARGE)
         td_count(r->http->server->daemon->metrics, TD_C_LIMIT_BODY, 1);
     tp_problem_write(&b, e);
+    tp_buf_putc(&b, '\n');
     r->bytes_out = b.n;
     resp = td_request_response(&b);
     if (resp) {

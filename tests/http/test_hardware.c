@@ -118,6 +118,17 @@ START_TEST(missing_target_is_named)
 }
 END_TEST
 
+START_TEST(replies_end_their_line)
+{
+    static const char *const paths[] = {"/v1", "/v1/hardware", "/v1/hardware/lines", "/v1/jobs", "/v1/nowhere"};
+    bb_put_hardware("lines");
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        struct bb_reply *r = bb_get("%s", paths[i]);
+        ck_assert_msg(r->n > 1 && r->body[r->n - 1] == '\n' && r->body[r->n - 2] != '\n', "%s: %s", paths[i], r->body);
+    }
+}
+END_TEST
+
 START_TEST(other_media_types_are_415)
 {
     static const char *const types[] = {"text/plain", "application/x-ndjson", "application/octet-stream", "nonsense"};
@@ -330,6 +341,7 @@ int main(void)
     tcase_add_test(tc, known_descriptor_keys_must_be_numbers);
     tcase_add_test(tc, unusable_bodies_are_refused_and_nothing_is_made);
     tcase_add_test(tc, missing_target_is_named);
+    tcase_add_test(tc, replies_end_their_line);
     tcase_add_test(tc, other_media_types_are_415);
     tcase_add_test(tc, json_with_a_charset_is_accepted);
     tcase_add_test(tc, control_bodies_over_the_limit_are_413);
