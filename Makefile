@@ -256,7 +256,7 @@ install: all ## install under DESTDIR, PREFIX, LIBDIR and UNITDIR
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 docs/tcld.8
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 docs/tclctl.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man5 docs/tcld.conf.5
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md config/tokens.example config/grafana-dashboard.json config/prometheus-alerts.yml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tcld docs/*.md docs/*.svg config/tokens.example config/grafana-dashboard.json config/prometheus-alerts.yml
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/tcld/kb config/kb/cpu.safetensors config/kb/gpu.safetensors config/kb/README.md
 	install -D -m 644 config/tcld.bash-completion $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tcld
 	$(BUILD)/tclctl completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tclctl
