@@ -85,11 +85,13 @@ static int clamp(int v, int lo, int hi)
 
 /* Predictions get half of a larger machine, training the other half (at low priority). HTTP threads compute small
  * predictions themselves, so that a small machine has one for each core; on a larger one they mostly move bytes.
- * Express threads keep up with what HTTP threads hand over. */
+ * Express threads keep up with what HTTP threads hand over. There are two API threads at least: one may be busy with a
+ * long deletion while agents post and renew. */
 void td_threads_resolve(const struct td_config *c, int cores, struct td_threads *out)
 {
     out->http = c->http_threads ? (int)c->http_threads : clamp(cores / 4, clamp(cores, 1, 4), 16);
     out->predict = c->predict_threads ? (int)c->predict_threads : clamp(cores / 2, 1, 64);
     out->train = c->train_threads ? (int)c->train_threads : clamp(cores / 2, 1, 64);
-    out->express = out->api = clamp(cores / 4, 1, 8);
+    out->express = clamp(cores / 4, 1, 8);
+    out->api = clamp(cores / 4, 2, 8);
 }

@@ -40,9 +40,9 @@ START_TEST(two_cores_get_one_thread_of_each_kind_but_two_for_http)
     struct td_threads t;
     ck_assert_int_eq(td_config_defaults(&c), 0);
     td_threads_resolve(&c, 2, &t);
-    ck_assert(t.http == 2 && t.predict == 1 && t.express == 1 && t.api == 1 && t.train == 1);
+    ck_assert(t.http == 2 && t.predict == 1 && t.express == 1 && t.api == 2 && t.train == 1);
     td_threads_resolve(&c, 1, &t);
-    ck_assert(t.http == 1 && t.predict == 1 && t.express == 1 && t.api == 1 && t.train == 1);
+    ck_assert(t.http == 1 && t.predict == 1 && t.express == 1 && t.api == 2 && t.train == 1);
     td_threads_resolve(&c, 16, &t);
     ck_assert(t.http == 4 && t.predict == 8 && t.express == 4 && t.api == 4 && t.train == 8);
     td_threads_resolve(&c, 128, &t);
