@@ -52,8 +52,8 @@ int64_t td_mono_ms(void)
 }
 
 /* ---- jobs as objects ---- */
-static struct td_job *job_new(struct td_jobs *js, const char *kind, const char *hardware, const char *lane,
-                              const char *params, td_job_run run)
+struct td_job *td_job_new(struct td_jobs *js, const char *kind, const char *hardware, const char *lane,
+                          const char *params, td_job_run run)
 {
     struct td_job *j = calloc(1, sizeof *j);
 
@@ -92,6 +92,16 @@ struct td_job *td_jobs_find_locked(struct td_jobs *js, int64_t id)
         if (j->id == id)
             return j;
     return NULL;
+}
+
+void td_job_append_locked(struct td_jobs *js, struct td_job *j)
+{
+    struct td_job **link = &js->first;
+
+    while (*link != NULL)
+        link = &(*link)->next;
+    *link = j;
+    js->queued++;
 }
 
 static void unlink_locked(struct td_jobs *js, struct td_job *j)
@@ -347,82 +357,6 @@ int td_jobs_start(struct td_jobs *js, struct tp_err *e)
     return 0;
 }
 
-/* A kept job of the last run, queued again. Its hardware may be gone: then its row goes with the others. */
-static int requeue(struct td_jobs *js, struct st_reader *r, int64_t id, td_job_run resume, struct tp_err *e)
-{
-    struct st_job row = {0};
-    struct st_hardware hw = {0};
-    struct td_job *j = NULL, **link;
-    int rc = st_job_get(r, id, &row, e);
-
-    if (rc == 0)
-        rc = st_hardware_get(r, row.hardware, &hw, e);
-    if (rc == 0 && (j = job_new(js, row.kind, row.hardware, hw.family, row.params, resume)) == NULL)
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
-    if (rc == 0) {
-        j->id = j->row.id = id;
-        j->row.created = row.created;
-        j->event = 1;
-        atomic_store(&j->kept, true);
-        for (link = &js->first; *link != NULL; link = &(*link)->next)
-            continue;
-        *link = j;
-        js->queued++;
-        td_log(TD_INFO, "job-resumed", TD_I("job", id), TD_S("hardware", row.hardware));
-    }
-    st_job_clear(&row);
-    st_hardware_clear(&hw);
-    return rc;
-}
-
-/* What becomes of the jobs of the last run. Nobody else knows js yet. */
-static int take_over(struct td_jobs *js, td_job_run resume, struct tp_err *e)
-{
-    struct st_reader *r = NULL;
-    int64_t *id = NULL;
-    size_t n_kept = 0, n = 0;
-    int interrupted = 0, rc = st_reader_new(js->d->store, &r, e);
-
-    if (rc == 0 && js->dir != NULL && resume != NULL)
-        rc = td_kept_find(js, r, &id, &n_kept, e);
-    for (size_t i = 0; i < n_kept && rc == 0; i++) {
-        rc = requeue(js, r, id[i], resume, e);
-        if (rc == 0)
-            id[n++] = id[i];
-        else if (rc == -TP_E_UNKNOWN_HARDWARE || rc == -TP_E_UNKNOWN_JOB)
-            rc = 0;
-    }
-    st_reader_free(r);
-    if (rc == 0) {
-        rc = st_jobs_interrupt(js->d->store, id, n, &interrupted, e);
-        js->stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
-    }
-    free(id);
-    if (js->stale)
-        td_log(TD_WARNING, "jobs-not-interrupted", TD_S("error", tp_code_slug(rc)));
-    if (interrupted > 0)
-        td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", interrupted));
-    return js->stale ? 0 : rc;
-}
-
-/* The store takes down that the jobs of the last run are over, but for those that are in memory. */
-static int interrupt_again(struct td_jobs *js, struct tp_err *e)
-{
-    int64_t *id;
-    size_t n = 0;
-    int rc;
-
-    pthread_mutex_lock(&js->mu);
-    id = calloc((size_t)(js->queued + js->running) + 1, sizeof *id);
-    for (const struct td_job *j = js->first; j != NULL && id != NULL; j = j->next)
-        id[n++] = j->id;
-    pthread_mutex_unlock(&js->mu);
-    rc = id != NULL ? st_jobs_interrupt(js->d->store, id, n, NULL, e)
-                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of jobs");
-    free(id);
-    return rc;
-}
-
 int td_jobs_new(struct td_daemon *d, const char *dir, td_job_run resume, struct td_jobs **out, struct tp_err *e)
 {
     struct td_jobs *js = calloc(1, sizeof *js);
@@ -442,7 +376,7 @@ int td_jobs_new(struct td_daemon *d, const char *dir, td_job_run resume, struct 
     if (dir != NULL && (js->dir = strdup(dir)) == NULL)
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for the job runner");
     else
-        rc = take_over(js, resume, e);
+        rc = td_kept_take_over(js, resume, e);
     if (rc != 0) {
         td_jobs_free(js);
         return rc;
@@ -499,7 +433,7 @@ static struct td_job *find_equal_locked(struct td_jobs *js, const char *kind, co
 int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, const char *lane, const char *params,
                    td_job_run run, int64_t *id, bool *existing, struct tp_err *e)
 {
-    struct td_job *j = NULL, **link;
+    struct td_job *j = NULL;
     int rc = 0;
 
     pthread_mutex_lock(&js->submit_mu);
@@ -517,12 +451,12 @@ int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, c
     if (rc != 0 || j != NULL)
         goto out;
 
-    j = job_new(js, kind, hardware, lane, params, run);
+    j = td_job_new(js, kind, hardware, lane, params, run);
     if (j == NULL) {
         rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
         goto out;
     }
-    rc = js->stale ? interrupt_again(js, e) : 0;
+    rc = js->stale ? td_jobs_interrupt_again(js, e) : 0;
     if (rc == 0) {
         js->stale = false;
         rc = st_job_insert(js->d->store, &j->row, e);
@@ -535,10 +469,7 @@ int td_jobs_submit(struct td_jobs *js, const char *kind, const char *hardware, c
         j->event = 1;
         *id = j->id;
         *existing = false;
-        for (link = &js->first; *link != NULL; link = &(*link)->next)
-            continue;
-        *link = j;
-        js->queued++;
+        td_job_append_locked(js, j);
         pthread_cond_broadcast(&js->work); /* store_end() may wait on it too */
     }
     pthread_mutex_unlock(&js->mu);

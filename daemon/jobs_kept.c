@@ -1,9 +1,11 @@
-/* Folders of jobs that survive a restart: DIR/<job id>, with note.json and whatever the job keeps beside it.
+/* Jobs over a restart: which go on, which are over, and the folders of those that go on: DIR/<job id>, with note.json
+ * and whatever the job keeps beside it.
  *
  * Invariant: a folder belongs to a job whose row says running, or it is removed at the next start. The file `given-up`
  * says that a client cancelled the job: it is not resumed even if it had no time to end. Any thread. */
 #include "daemon/jobs_priv.h"
 
+#include "daemon/log.h"
 #include "model/mem.h"
 
 #include <dirent.h>
@@ -165,7 +167,9 @@ static void sweep(const struct running *x)
     closedir(d);
 }
 
-int td_kept_find(struct td_jobs *js, struct st_reader *r, int64_t **id, size_t *n, struct tp_err *e)
+/* Ids of jobs that run according to the store and have a folder to go on from; folders of others are removed. *id is
+ * malloc'ed. */
+static int find_kept(struct td_jobs *js, struct st_reader *r, int64_t **id, size_t *n, struct tp_err *e)
 {
     struct running x = {.js = js};
     int rc = st_job_list(r, "running", NULL, 0, -1, note_running, &x, e);
@@ -186,4 +190,75 @@ int td_kept_find(struct td_jobs *js, struct st_reader *r, int64_t **id, size_t *
         x.id[x.n - 1 - i] = t;
     }
     return 0;
+}
+
+/* A kept job of the last run, queued again. Its hardware may be gone: then its row goes with the others. */
+static int requeue(struct td_jobs *js, struct st_reader *r, int64_t id, td_job_run resume, struct tp_err *e)
+{
+    struct st_job row = {0};
+    struct st_hardware hw = {0};
+    struct td_job *j = NULL;
+    int rc = st_job_get(r, id, &row, e);
+
+    if (rc == 0)
+        rc = st_hardware_get(r, row.hardware, &hw, e);
+    if (rc == 0 && (j = td_job_new(js, row.kind, row.hardware, hw.family, row.params, resume)) == NULL)
+        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a job");
+    if (rc == 0) {
+        j->id = j->row.id = id;
+        j->row.created = row.created;
+        j->event = 1;
+        atomic_store(&j->kept, true);
+        td_job_append_locked(js, j);
+        td_log(TD_INFO, "job-resumed", TD_I("job", id), TD_S("hardware", row.hardware));
+    }
+    st_job_clear(&row);
+    st_hardware_clear(&hw);
+    return rc;
+}
+
+int td_kept_take_over(struct td_jobs *js, td_job_run resume, struct tp_err *e)
+{
+    struct st_reader *r = NULL;
+    int64_t *id = NULL;
+    size_t n_kept = 0, n = 0;
+    int interrupted = 0, rc = st_reader_new(js->d->store, &r, e);
+
+    if (rc == 0 && js->dir != NULL && resume != NULL)
+        rc = find_kept(js, r, &id, &n_kept, e);
+    for (size_t i = 0; i < n_kept && rc == 0; i++) {
+        rc = requeue(js, r, id[i], resume, e);
+        if (rc == 0)
+            id[n++] = id[i];
+        else if (rc == -TP_E_UNKNOWN_HARDWARE || rc == -TP_E_UNKNOWN_JOB)
+            rc = 0;
+    }
+    st_reader_free(r);
+    if (rc == 0) {
+        rc = st_jobs_interrupt(js->d->store, id, n, &interrupted, e);
+        js->stale = rc == -TP_E_DISK_FULL || rc == -TP_E_IO; /* predictions need no disk */
+    }
+    free(id);
+    if (js->stale)
+        td_log(TD_WARNING, "jobs-not-interrupted", TD_S("error", tp_code_slug(rc)));
+    if (interrupted > 0)
+        td_log(TD_WARNING, "jobs-interrupted", TD_I("jobs", interrupted));
+    return js->stale ? 0 : rc;
+}
+
+int td_jobs_interrupt_again(struct td_jobs *js, struct tp_err *e)
+{
+    int64_t *id;
+    size_t n = 0;
+    int rc;
+
+    pthread_mutex_lock(&js->mu);
+    id = calloc((size_t)(js->queued + js->running) + 1, sizeof *id);
+    for (const struct td_job *j = js->first; j != NULL && id != NULL; j = j->next)
+        id[n++] = j->id;
+    pthread_mutex_unlock(&js->mu);
+    rc = id != NULL ? st_jobs_interrupt(js->d->store, id, n, NULL, e)
+                    : tp_fail(e, TP_E_NO_MEMORY, "no memory for a list of jobs");
+    free(id);
+    return rc;
 }

@@ -1,4 +1,4 @@
-/* What jobs.c and jobs_events.c share. */
+/* What the files jobs*.c share. */
 #ifndef TD_JOBS_PRIV_H
 #define TD_JOBS_PRIV_H
 
@@ -53,11 +53,19 @@ static inline bool td_stage_finished(enum td_job_stage s)
 
 int64_t td_mono_ms(void);
 /* ---- jobs_kept.c ---- */
-/* Ids of jobs that run according to the store and have a folder to go on from; folders of others are removed. *id is
- * malloc'ed. */
-int td_kept_find(struct td_jobs *js, struct st_reader *r, int64_t **id, size_t *n, struct tp_err *e);
+/* What becomes of the jobs of the last run: those that can go on are queued again and run `resume`, the rest is
+ * interrupted. Nobody else knows js yet. A store that cannot be written makes js stale and is no error. */
+int td_kept_take_over(struct td_jobs *js, td_job_run resume, struct tp_err *e);
+/* The store takes down that the jobs of the last run are over, but for those that are in memory. Needs submit_mu. */
+int td_jobs_interrupt_again(struct td_jobs *js, struct tp_err *e);
 void td_kept_remove(struct td_jobs *js, int64_t id);
 void td_kept_give_up(struct td_jobs *js, int64_t id); /* from now on it does not survive */
+/* ---- jobs.c ---- */
+/* A queued job of no list and no row yet, with one reference; NULL when out of memory. */
+struct td_job *td_job_new(struct td_jobs *js, const char *kind, const char *hardware, const char *lane,
+                          const char *params, td_job_run run);
+/* j, which is queued, goes to the end of the list with the caller's reference. */
+void td_job_append_locked(struct td_jobs *js, struct td_job *j);
 struct td_job *td_jobs_find_locked(struct td_jobs *js, int64_t id);
 void td_job_unref_locked(struct td_job *j);
 void td_job_json_locked(const struct td_job *j, struct tp_buf *out);
