@@ -1,4 +1,4 @@
-/* A family's knowledge base in memory and on disk (ckd/kb.h). Which bytes: model/weights.c. */
+/* A family's knowledge base in memory and on disk (ckd/kb.h). Which bytes: model/weights_write.c, model/weights.c. */
 #include "ckd/kb.h"
 
 #include "ckd/gate.h"

@@ -1,9 +1,10 @@
-/* Weights files: one model <-> bytes (files on disk: weights_file.c). Format and keys: docs/model.md "Weights files".
+/* Weights files: what they may hold, and reading: bytes -> one model (writing: weights_write.c, files on disk:
+ * weights_file.c). Format and keys: docs/model.md "Weights files".
  *
  * Invariant: whatever the writer writes, the reader accepts, and reading then writing gives the same bytes. A file from
  * outside is data from an enemy: every length is checked against the bytes that are there before anything is allocated
  * for it. Stateless; any thread. */
-#include "model/weights.h"
+#include "model/weights_internal.h"
 
 #include "model/mem.h"
 
@@ -14,54 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LENGTH_BYTES = 8, HEADER_MAX = 64 << 10 };
-#define FORMAT_NAME "tcld-1"
-
-/* X(field, least, most) */
-#define HYPER_FIELDS(X)                                                                                                \
-    X(features, 2, TCLFEAT_MAX_COLS)                                                                                   \
-    X(embed, 2, TM_LIMIT_WIDTH)                                                                                        \
-    X(d_model, 2, TM_LIMIT_WIDTH)                                                                                      \
-    X(d_state, 2, TM_LIMIT_STATE)                                                                                      \
-    X(d_conv, 2, TM_LIMIT_CONV)                                                                                        \
-    X(dt_rank, 2, TM_LIMIT_RANK)                                                                                       \
-    X(summary, 0, TCLFEAT_MAX_SUMMARY)                                                                                 \
-    X(summary_width, 2, TM_LIMIT_WIDTH)                                                                                \
-    X(head1, 2, TM_LIMIT_WIDTH)                                                                                        \
-    X(head2, 2, TM_LIMIT_WIDTH)
-
-#define CALIBRATION_FIELDS(X)                                                                                          \
-    X("a", calib_a)                                                                                                    \
-    X("b", calib_b)                                                                                                    \
-    X("latency_shift", latency_shift)                                                                                  \
-    X("latency_std", latency_std)
-/* Absent in files of older writers: what tm_model_new() sets stays. */
-#define LATENCY_FIELDS(X)                                                                                              \
-    X("latency_tilt", latency_tilt)                                                                                    \
-    X("known_slope", known_slope)                                                                                      \
-    X("known_std", known_std)                                                                                          \
-    X("known_tilt", known_tilt)
-
-#define COUNT_FIELDS(X)                                                                                                \
-    X(model_id)                                                                                                        \
-    X(phases)                                                                                                          \
-    X(records)                                                                                                         \
-    X(programs)                                                                                                        \
-    X(tasks)
-
-#define TEXT_FIELDS(X)                                                                                                 \
-    X(kind)                                                                                                            \
-    X(role)                                                                                                            \
-    X(owner)                                                                                                           \
-    X(created)                                                                                                         \
-    X(metrics)                                                                                                         \
-    X(training)
-
-/* What a file may hold: the weights, then what stands beside them, by prefix of the tensors' names. */
-enum { SETS = 1 + TM_BESIDES, TENSOR_NAME = 80 };
 static const char *const prefix[SETS] = {"", "fisher.", "anchor.", "start."};
 
-static const char *name_in(int set, const struct tm_shape *shape, char name[TENSOR_NAME])
+const char *tm_tensor_name(int set, const struct tm_shape *shape, char name[TENSOR_NAME])
 {
     snprintf(name, TENSOR_NAME, "%s%s", prefix[set], shape->name);
     return name;
@@ -99,7 +55,7 @@ int tm_hyper_check(const struct tm_hyper *h, enum tclfeat_set s, struct tp_err *
     return 0;
 }
 
-static bool calibration_ok(const struct tm_model *m)
+bool tm_calibration_ok(const struct tm_model *m)
 {
 #define X(key, field)                                                                                                  \
     if (!isfinite(m->field))                                                                                           \
@@ -108,6 +64,16 @@ static bool calibration_ok(const struct tm_model *m)
     LATENCY_FIELDS(X)
 #undef X
     return m->calib_a > 0.0 && m->latency_std >= 0.0 && m->known_std >= 0.0 && m->known_slope > 0.0;
+}
+
+int tm_values_check(const struct tm_model *m, const float *w, int set, struct tp_err *e)
+{
+    for (int t = 0; t < TM_TENSORS; t++)
+        for (size_t i = 0; i < m->shape[t].size; i++)
+            if (!isfinite(w[m->shape[t].offset + i]))
+                return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s%s\" holds a value that is not finite", prefix[set],
+                               m->shape[t].name);
+    return 0;
 }
 
 /* --- provenance ------------------------------------------------------------------------------------------------- */
@@ -125,7 +91,7 @@ static bool object_text_ok(const char *s)
     return ok;
 }
 
-static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
+int tm_provenance_check(const struct tm_provenance *p, struct tp_err *e)
 {
 #define X(field)                                                                                                       \
     if (!memchr(p->field, '\0', sizeof p->field))                                                                      \
@@ -153,161 +119,6 @@ static int check_provenance(const struct tm_provenance *p, struct tp_err *e)
         if (p->parents[i] < 0)
             return tp_fail(e, TP_E_BAD_WEIGHTS, "metadata parents: negative id");
     return 0;
-}
-
-/* --- writer ------------------------------------------------------------------------------------------------------ */
-
-static void put_pair(struct tp_buf *b, const char *key, const char *value)
-{
-    tp_buf_putc(b, ',');
-    tp_buf_json_str(b, key, strlen(key));
-    tp_buf_putc(b, ':');
-    tp_buf_json_str(b, value, strlen(value));
-}
-
-/* Adds `"key":"<text>"` where the text was printed into *text, and empties it. */
-static void put_text(struct tp_buf *b, const char *key, struct tp_buf *text)
-{
-    tp_buf_putc(text, '\0');
-    if (text->oom)
-        b->oom = true;
-    else
-        put_pair(b, key, text->p);
-    text->n = 0;
-}
-
-static void put_metadata(struct tp_buf *b, const struct tm_model *m, const struct tm_provenance *p)
-{
-    struct tp_buf text = {0};
-    tp_buf_puts(b, "{\"__metadata__\":{\"format\":\"" FORMAT_NAME "\"");
-    put_pair(b, "features_version", tclfeat_version(m->features));
-    tp_buf_printf(b, ",\"features_crc32\":\"%08" PRIx32 "\"", tclfeat_crc(m->features));
-    char sep = '{';
-#define X(field, least, most)                                                                                          \
-    tp_buf_printf(&text, "%c\"%s\":%d", sep, #field, m->h.field);                                                      \
-    sep = ',';
-    HYPER_FIELDS(X)
-#undef X
-    tp_buf_putc(&text, '}');
-    put_text(b, "hyper", &text);
-    sep = '{';
-#define X(key, field)                                                                                                  \
-    tp_buf_printf(&text, "%c\"%s\":", sep, key);                                                                       \
-    tp_buf_json_num(&text, m->field, 17);                                                                              \
-    sep = ',';
-    CALIBRATION_FIELDS(X)
-    LATENCY_FIELDS(X)
-#undef X
-    tp_buf_putc(&text, '}');
-    put_text(b, "calibration", &text);
-#define X(field)                                                                                                       \
-    if (p->field[0] || strcmp(#field, "training") != 0) /* the newest: files without it stay what they were */         \
-        put_pair(b, #field, p->field);
-    TEXT_FIELDS(X)
-#undef X
-#define X(field) tp_buf_printf(b, ",\"%s\":\"%" PRId64 "\"", #field, p->field);
-    COUNT_FIELDS(X)
-#undef X
-    tp_buf_printf(b, ",\"seed\":\"%" PRIu64 "\"", p->seed);
-    tp_buf_putc(&text, '[');
-    for (int i = 0; i < p->n_parents; i++)
-        tp_buf_printf(&text, "%s%" PRId64, i ? "," : "", p->parents[i]);
-    tp_buf_putc(&text, ']');
-    put_text(b, "parents", &text);
-    tp_buf_putc(b, '}');
-    tp_buf_free(&text);
-}
-
-/* Returns where the next set begins. */
-static size_t put_tensors(struct tp_buf *b, const struct tm_shape *shape, int set, size_t at)
-{
-    for (int t = 0; t < TM_TENSORS; t++) {
-        char name[TENSOR_NAME];
-        if (shape[t].size == 0)
-            continue;
-        tp_buf_printf(b, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", name_in(set, &shape[t], name));
-        for (int d = 0; d < shape[t].n_dims; d++)
-            tp_buf_printf(b, "%s%d", d ? "," : "", shape[t].dim[d]);
-        tp_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", at, at + 4 * shape[t].size);
-        at += 4 * shape[t].size;
-    }
-    return at;
-}
-
-/* Values of a set, in the layout of the weights; NULL: the file does not have it. */
-static const float *values_of(const struct tm_model *m, const struct tm_besides *b, int set)
-{
-    return set == 0 ? m->w : b ? b->of[set - 1] : NULL;
-}
-
-static int check_values(const struct tm_model *m, const float *w, int set, struct tp_err *e)
-{
-    for (int t = 0; t < TM_TENSORS; t++)
-        for (size_t i = 0; i < m->shape[t].size; i++)
-            if (!isfinite(w[m->shape[t].offset + i]))
-                return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s%s\" holds a value that is not finite", prefix[set],
-                               m->shape[t].name);
-    return 0;
-}
-
-static char *put_values(const struct tm_model *m, const float *w, char *dst)
-{
-    for (int t = 0; t < TM_TENSORS; t++) {
-        for (size_t i = 0; i < m->shape[t].size; i++, dst += 4) {
-            uint32_t bits;
-            memcpy(&bits, &w[m->shape[t].offset + i], 4);
-            bits = htole32(bits);
-            memcpy(dst, &bits, 4);
-        }
-    }
-    return dst;
-}
-
-int tm_weights_write(const struct tm_model *m, const struct tm_provenance *p, struct tp_buf *out, struct tp_err *e)
-{
-    return tm_weights_write_beside(m, NULL, p, out, e);
-}
-
-int tm_weights_write_beside(const struct tm_model *m, const struct tm_besides *b, const struct tm_provenance *p,
-                            struct tp_buf *out, struct tp_err *e)
-{
-    struct tp_buf head = {0};
-    size_t data = 0;
-    int rc = tm_hyper_check(&m->h, m->features, e);
-    if (rc == 0)
-        rc = check_provenance(p, e);
-    if (rc == 0 && !calibration_ok(m))
-        rc = tp_fail(e, TP_E_BAD_WEIGHTS, "calibration out of range");
-    for (int set = 0; set < SETS && rc == 0; set++)
-        if (values_of(m, b, set))
-            rc = check_values(m, values_of(m, b, set), set, e);
-    if (rc)
-        goto out;
-
-    put_metadata(&head, m, p);
-    for (int set = 0; set < SETS; set++)
-        if (values_of(m, b, set))
-            data = put_tensors(&head, m->shape, set, data);
-    tp_buf_putc(&head, '}');
-    while (head.n % 8 && !head.oom)
-        tp_buf_putc(&head, ' ');
-    size_t total = LENGTH_BYTES + head.n + data;
-    char *dst = head.oom ? NULL : tp_buf_grow(out, total);
-    if (!dst) {
-        rc = tp_fail(e, TP_E_NO_MEMORY, "no memory for a weights file");
-        goto out;
-    }
-    uint64_t length = htole64((uint64_t)head.n);
-    memcpy(dst, &length, sizeof length);
-    memcpy(dst + LENGTH_BYTES, head.p, head.n);
-    dst += LENGTH_BYTES + head.n;
-    for (int set = 0; set < SETS; set++)
-        if (values_of(m, b, set))
-            dst = put_values(m, values_of(m, b, set), dst);
-    out->n += total;
-out:
-    tp_buf_free(&head);
-    return rc;
 }
 
 /* --- reader ------------------------------------------------------------------------------------------------------ */
@@ -377,7 +188,7 @@ static int read_calibration(const json_t *meta, struct tm_model *m, struct tp_er
     LATENCY_FIELDS(X)
 #undef X
     json_decref(j);
-    if (!ok || !calibration_ok(m))
+    if (!ok || !tm_calibration_ok(m))
         return tp_fail(e, TP_E_BAD_WEIGHTS,
                        "metadata calibration must hold finite a > 0, b, latency_shift, latency_std >= 0, and may hold "
                        "latency_tilt, known_slope > 0, known_std >= 0, known_tilt");
@@ -429,7 +240,7 @@ static int read_provenance(const json_t *meta, struct tm_provenance *p, struct t
         if (rc)
             return rc;
     }
-    return check_provenance(p, e);
+    return tm_provenance_check(p, e);
 }
 
 static int read_metadata(json_t *meta, enum tclfeat_set *set, struct tm_hyper *h, struct tm_provenance *p,
@@ -508,7 +319,7 @@ static int read_set(const json_t *header, const struct tm_shape *shape, int set,
         char name[TENSOR_NAME];
         if (shape[t].size == 0)
             continue;
-        const json_t *j = json_object_get(header, name_in(set, &shape[t], name));
+        const json_t *j = json_object_get(header, tm_tensor_name(set, &shape[t], name));
         if (!json_is_object(j))
             return tp_fail(e, TP_E_BAD_WEIGHTS, "tensor \"%s\" is missing", name);
         int rc = read_span(j, &shape[t], name, data, &span[t], e);
@@ -524,7 +335,7 @@ static int read_set(const json_t *header, const struct tm_shape *shape, int set,
 static bool has_set(const json_t *header, const struct tm_shape *shape, int set)
 {
     char name[TENSOR_NAME];
-    return set == 0 || json_object_get(header, name_in(set, &shape[0], name)) != NULL;
+    return set == 0 || json_object_get(header, tm_tensor_name(set, &shape[0], name)) != NULL;
 }
 
 /* Whole sets, nothing else, and together exactly the data. Sizes are right already, so it is enough that each tensor
@@ -566,7 +377,7 @@ static int read_values(const struct tm_model *m, int set, float *to, const unsig
             memcpy(&w[i], &bits, 4);
         }
     }
-    return check_values(m, to, set, e);
+    return tm_values_check(m, to, set, e);
 }
 
 /* The weights into m, what stands beside them into b. */

@@ -1,4 +1,4 @@
-/* Weights files on disk: atomic publication and bounded reading. What is in them: weights.c.
+/* Weights files on disk: atomic publication and bounded reading. What is in them: weights.c, weights_write.c.
  *
  * Invariant: a path that was published once always holds a whole file, whatever is killed when; a failed save leaves
  * the old file and no temporary one. Two savers of one path at a time are the caller's mistake. Stateless; any thread.
