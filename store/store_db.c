@@ -113,6 +113,7 @@ int st_db_pragma(struct st_db *db, const char *sql, int64_t *value, struct tp_er
 {
     sqlite3_stmt *st = NULL;
     int64_t v = 0;
+    errno = 0;
     int rc = sqlite3_prepare_v2(db->h, sql, -1, &st, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);

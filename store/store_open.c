@@ -212,8 +212,10 @@ int st_backup(struct st_reader *r, const char *path, bool (*go_on)(void *arg), v
     }
     int step = SQLITE_OK;
     bool stopped = false;
-    while (step == SQLITE_OK && !(stopped = go_on && !go_on(arg)))
+    while (step == SQLITE_OK && !(stopped = go_on && !go_on(arg))) {
+        errno = 0; /* st_db_fail() */
         step = sqlite3_backup_step(copy, BACKUP_PAGES);
+    }
     int end = sqlite3_backup_finish(copy); /* says nothing of a step that was only busy */
     if (stopped)
         rc = tp_fail(e, TP_E_CANCELLED, "the backup was cancelled");

@@ -1,6 +1,7 @@
 /* Opening: what is made, what is refused, and that a refusal changes nothing. */
 #include "tests/unit/store_fixture.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,56 @@ START_TEST(a_backup_is_a_whole_store)
 }
 END_TEST
 
+/* What was written is in the log alone, and the log is gone under who reads it: an I/O error without an errno, since a
+ * short read has none. */
+static void cut_log(void)
+{
+    char path[96];
+    sf_path(path, "tcld.db-wal");
+    ck_assert_int_eq(truncate(path, 0), 0);
+}
+
+static struct st_reader *reader_of_log(void)
+{
+    struct tp_err e;
+    st_writer_stop(sf_store); /* its connection is ours now */
+    ck_assert_int_eq(
+        st_db_exec(&sf_store->db, "CREATE TABLE later (x); INSERT INTO later VALUES (zeroblob(8000000))", &e), 0);
+    return sf_reader();
+}
+
+START_TEST(an_errno_from_before_says_nothing_of_a_read)
+{
+    int64_t v = 0;
+    struct st_reader *r = reader_of_log();
+    cut_log();
+    errno = ENOSPC;
+    ck_assert_int_eq(st_db_pragma(&r->db, "SELECT count(*) FROM later", &v, NULL), -TP_E_IO);
+    st_reader_free(r);
+}
+END_TEST
+
+static bool cut_and_leave_an_errno(void *arg)
+{
+    if ((*(int *)arg)++ == 1) { /* the copy is begun */
+        cut_log();
+        errno = ENOSPC;
+    }
+    return true;
+}
+
+START_TEST(an_errno_from_before_says_nothing_of_a_backup)
+{
+    char path[96];
+    int calls = 0;
+    struct st_reader *r = reader_of_log();
+    sf_path(path, "copy");
+    ck_assert_int_eq(st_backup(r, path, cut_and_leave_an_errno, &calls, NULL), -TP_E_IO);
+    ck_assert_int_eq(calls, 2);
+    st_reader_free(r);
+}
+END_TEST
+
 START_TEST(close_and_free_accept_null)
 {
     st_close(NULL);
@@ -243,6 +294,8 @@ int main(void)
     tcase_add_test(t, a_newer_schema_is_refused);
     tcase_add_test(t, identifiers_follow_their_grammar);
     tcase_add_test(t, a_backup_is_a_whole_store);
+    tcase_add_test(t, an_errno_from_before_says_nothing_of_a_read);
+    tcase_add_test(t, an_errno_from_before_says_nothing_of_a_backup);
     tcase_add_test(t, close_and_free_accept_null);
     suite_add_tcase(s, t);
     return sf_main(s);
