@@ -225,6 +225,8 @@ START_TEST(refuses_a_header_that_is_not_quite_right)
     refused(&b, "\"records\":\"4321\"", "\"records\":\"\xff\xff\xff\xff\"", TP_E_BAD_WEIGHTS);
     refused(&b, "\"records\":\"4321\"", "\"records\":  4321", TP_E_BAD_WEIGHTS);
     refused(&b, "\"[3,9]\"", "\"[3,X]\"", TP_E_BAD_WEIGHTS);
+    refused(&b, "{\\\"gate\\\": {", "[\\\"gate\\\", {", TP_E_BAD_WEIGHTS); /* replies show it as it is */
+    refused(&b, "\\\"warm\\\"}}", "\\\"warm\\\"}X", TP_E_BAD_WEIGHTS);
     refused(&b, "18446744073709551615", "18446744073709551616", TP_E_BAD_WEIGHTS);
     refused(&b, "__metadata__", "__metadataX_", TP_E_BAD_WEIGHTS);
     tp_buf_free(&b);
