@@ -165,8 +165,7 @@ static json_t *to_json(const struct tk_adapt_state *s, const char *ac, const cha
 
 static int io_fail(struct tp_err *e, const char *what)
 {
-    const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-    return tp_fail(e, full ? TP_E_DISK_FULL : TP_E_IO, "state of a job: %s: %s", what, strerror(errno));
+    return tp_fail(e, tp_code_of_errno(errno), "state of a job: %s: %s", what, strerror(errno));
 }
 
 static int path_in(char path[PATH_SIZE], const char *dir, const char *name, struct tp_err *e)

@@ -23,9 +23,7 @@
 
 static int fail_io(struct tp_err *e, const char *what)
 {
-    bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-
-    return tp_fail(e, full ? TP_E_DISK_FULL : TP_E_IO, "the folder of a job: %s: %s", what, strerror(errno));
+    return tp_fail(e, tp_code_of_errno(errno), "the folder of a job: %s: %s", what, strerror(errno));
 }
 
 static bool folder_of(const struct td_jobs *js, int64_t id, char folder[TD_JOB_PATH])

@@ -15,8 +15,7 @@
 
 static int io_fail(struct tp_err *e, const char *what)
 {
-    bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-    return tp_fail(e, full ? TP_E_DISK_FULL : TP_E_IO, "weights file: %s: %s", what, strerror(errno));
+    return tp_fail(e, tp_code_of_errno(errno), "weights file: %s: %s", what, strerror(errno));
 }
 
 static int write_all(int fd, const char *p, size_t n)

@@ -4,6 +4,7 @@
  * Pure functions, any thread. */
 #include "proto/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,11 @@ const char *tp_code_slug(int code)
 const char *tp_code_title(int code)
 {
     return table[index_of(code)].title;
+}
+
+enum tp_code tp_code_of_errno(int err)
+{
+    return err == ENOSPC || err == EDQUOT || err == EFBIG ? TP_E_DISK_FULL : TP_E_IO;
 }
 
 /* A cut in the middle of a character would put U+FFFD into the reply. */

@@ -35,4 +35,7 @@ int tp_code_status(int code);        /* HTTP status, e.g. 404 */
 const char *tp_code_slug(int code);  /* "unknown-hardware": the last part of the URN, and the code of a record error */
 const char *tp_code_title(int code); /* "Unknown hardware" */
 
+/* What an errno of a file says: DISK_FULL or IO. A quota or a file-size limit is a full disk to whoever waits. */
+enum tp_code tp_code_of_errno(int err);
+
 #endif

@@ -34,12 +34,6 @@ int64_t st_now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* A file-size limit or quota reads as a full disk to whoever waits for the write. */
-static bool out_of_space(int err)
-{
-    return err == ENOSPC || err == EDQUOT || err == EFBIG;
-}
-
 /* SQLite tells ENOSPC, but calls the rest an I/O error and forgets its errno when it comes up in a commit. So errno is
  * cleared before each step, and the last one counts. */
 int st_db_fail(struct st_db *db, int rc, struct tp_err *e)
@@ -53,7 +47,8 @@ int st_db_fail(struct st_db *db, int rc, struct tp_err *e)
         return tp_fail(e, TP_E_DISK_FULL, "no space left for the database");
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        if (out_of_space(errno) || (db->h && out_of_space(sqlite3_system_errno(db->h))))
+        if (tp_code_of_errno(errno) == TP_E_DISK_FULL ||
+            (db->h && tp_code_of_errno(sqlite3_system_errno(db->h)) == TP_E_DISK_FULL))
             return tp_fail(e, TP_E_DISK_FULL, "no space left for the database");
         return tp_fail(e, TP_E_IO, "the database cannot be read or written (error %d)", rc);
     case SQLITE_CORRUPT:

@@ -76,8 +76,7 @@ static int room(const struct st_store *s, struct tp_err *e)
     free(dir);
     if (err == 0 || err == EOPNOTSUPP)
         return 0;
-    return tp_fail(e, err == ENOSPC || err == EDQUOT || err == EFBIG ? TP_E_DISK_FULL : TP_E_IO, "no room: %s",
-                   strerror(err));
+    return tp_fail(e, tp_code_of_errno(err), "no room: %s", strerror(err));
 }
 
 static int probe_run(struct st_store *s, struct st_op *op, struct tp_err *e)

@@ -18,7 +18,7 @@ enum { BACKUP_PAGES = 1024 /* between two looks at go_on */ };
 static int fail_errno(struct tp_err *e, const char *what)
 {
     int err = errno;
-    return tp_fail(e, err == ENOSPC || err == EDQUOT ? TP_E_DISK_FULL : TP_E_IO, "%s: %s", what, strerror(err));
+    return tp_fail(e, tp_code_of_errno(err), "%s: %s", what, strerror(err));
 }
 
 /* A name that was just made lasts once the directory above it is synced. */

@@ -2,6 +2,7 @@
 #include "proto/err.h"
 #include "tests/unit/proto_lines.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,16 @@ START_TEST(a_code_that_does_not_exist_reads_as_internal)
     ck_assert_str_eq(tp_code_slug(INT32_MIN), "internal");
     ck_assert_str_eq(tp_code_slug(INT32_MAX), "internal");
     ck_assert_int_eq(tp_code_status(TP_OK), 200);
+}
+END_TEST
+
+START_TEST(a_quota_and_a_size_limit_are_a_full_disk_too)
+{
+    ck_assert_int_eq(tp_code_of_errno(ENOSPC), TP_E_DISK_FULL);
+    ck_assert_int_eq(tp_code_of_errno(EDQUOT), TP_E_DISK_FULL);
+    ck_assert_int_eq(tp_code_of_errno(EFBIG), TP_E_DISK_FULL);
+    ck_assert_int_eq(tp_code_of_errno(EROFS), TP_E_IO);
+    ck_assert_int_eq(tp_code_of_errno(0), TP_E_IO);
 }
 END_TEST
 
@@ -64,6 +75,6 @@ END_TEST
 int main(void)
 {
     return RUN("proto/err", every_code_has_a_status_a_slug_and_a_title_of_its_own,
-               a_code_that_does_not_exist_reads_as_internal, failing_fills_the_error_and_returns_the_negative_code,
-               a_long_detail_is_cut_between_characters);
+               a_code_that_does_not_exist_reads_as_internal, a_quota_and_a_size_limit_are_a_full_disk_too,
+               failing_fills_the_error_and_returns_the_negative_code, a_long_detail_is_cut_between_characters);
 }
