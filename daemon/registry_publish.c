@@ -77,7 +77,7 @@ static int insert_row(struct td_registry *g, const struct publication *x, struct
 {
     return x->kb != NULL
                ? st_kb_insert(g->store, x->row, x->activate, x->with.probe, x->activate ? x->with.n_probes : 0, e)
-               : st_model_insert_with(g->store, x->row, x->activate, x->offset, x->n_offsets, e);
+               : st_model_insert_with(g->store, x->row, x->hardware, x->activate, x->offset, x->n_offsets, e);
 }
 
 /* The slot that is to change, made before the commit, after which nothing may fail. */
@@ -168,9 +168,6 @@ static int publish(struct td_registry *g, struct publication *x, struct tp_err *
     pthread_mutex_lock(&g->publish_mu);
     if (x->hardware != 0)
         rc = st_hardware_get(g->write_reader, row->owner, &there, e);
-    if (rc == 0 && x->hardware != there.id)
-        rc = tp_fail(e, TP_E_UNKNOWN_HARDWARE, "hardware \"%s\" was deleted meanwhile; the one of that name is another",
-                     row->owner);
     /* The file says it, so that hardware of another kind does not take the model. */
     if (rc == 0 && x->hardware != 0 && (strcmp(there.kind, "cpu") == 0 || strcmp(there.kind, "gpu") == 0))
         memcpy(p->kind, there.kind, sizeof "cpu");

@@ -285,9 +285,10 @@ struct st_offset {
     int64_t programs;     /* behind it; too few: the row only says that somebody looked */
     int64_t measurements; /* valid ones of the task when it was taken */
 };
-/* st_model_insert with the offsets of an AC for its hardware, in the same transaction. */
-int st_model_insert_with(struct st_store *s, const struct st_model *m, bool activate, const struct st_offset *o,
-                         size_t n, struct tp_err *e);
+/* st_model_insert with the offsets of an AC for its hardware, in the same transaction. hw: id of the hardware that it
+ * was made for, 0 whichever has the name; UNKNOWN_HARDWARE: another has the name now. */
+int st_model_insert_with(struct st_store *s, const struct st_model *m, int64_t hw, bool activate,
+                         const struct st_offset *o, size_t n, struct tp_err *e);
 /* Set offsets (those of other tasks stay) and count the calibration of the model up by one, in one transaction.
  * *calibration = the new count. UNKNOWN_MODEL, UNKNOWN_HARDWARE. */
 int st_offset_put(struct st_store *s, int64_t model, int64_t hw, const struct st_offset *o, size_t n, int *calibration,

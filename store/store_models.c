@@ -45,14 +45,17 @@ int st_model_reserve(struct st_store *s, int64_t *id, struct tp_err *e)
     return rc;
 }
 
-/* The owner must exist: an AC belongs to a hardware, a KB to a family. */
-static int check_owner(struct st_db *db, const struct st_model *m, struct tp_err *e)
+/* The owner must exist: an AC belongs to a hardware (of id hw, 0 any of its name), a KB to a family. */
+static int check_owner(struct st_db *db, const struct st_model *m, int64_t hw, struct tp_err *e)
 {
     bool ac = strcmp(m->role, "ac") == 0;
     int64_t v;
     struct st_q q = st_q_begin(db, ac ? ST_SQL_W_HW_ID : ST_SQL_R_FAMILY_KB);
     st_q_text(&q, m->owner);
     int rc = st_q_first(&q, &v, e);
+    if (rc > 0 && ac && hw != 0 && hw != v)
+        return tp_fail(e, TP_E_UNKNOWN_HARDWARE,
+                       "hardware \"%s\" was deleted meanwhile; the one of that name is another", m->owner);
     if (rc)
         return rc < 0 ? rc : 0;
     return ac ? tp_fail(e, TP_E_UNKNOWN_HARDWARE, "no hardware is registered as \"%s\"", m->owner)
@@ -110,6 +113,7 @@ static int put_offsets(struct st_db *db, int64_t model, int64_t hw, const struct
 
 struct insert {
     const struct st_model *m;
+    int64_t hw; /* 0 any */
     bool activate;
     const struct st_offset *offset;
     size_t n_offsets;
@@ -131,7 +135,7 @@ static int insert(struct st_db *db, void *arg, struct tp_err *e)
 {
     const struct insert *a = arg;
     const struct st_model *m = a->m;
-    int rc = check_owner(db, m, e);
+    int rc = check_owner(db, m, a->hw, e);
     if (rc < 0 || (rc = check_id(db, m, e)) < 0)
         return rc;
     struct st_q q = st_q_begin(db, ST_SQL_W_MODEL_SEQ);
@@ -173,13 +177,13 @@ static int write_model(struct st_store *s, struct insert *a, struct tp_err *e)
 
 int st_model_insert(struct st_store *s, const struct st_model *m, bool activate, struct tp_err *e)
 {
-    return st_model_insert_with(s, m, activate, NULL, 0, e);
+    return st_model_insert_with(s, m, 0, activate, NULL, 0, e);
 }
 
-int st_model_insert_with(struct st_store *s, const struct st_model *m, bool activate, const struct st_offset *o,
-                         size_t n, struct tp_err *e)
+int st_model_insert_with(struct st_store *s, const struct st_model *m, int64_t hw, bool activate,
+                         const struct st_offset *o, size_t n, struct tp_err *e)
 {
-    struct insert a = {.m = m, .activate = activate, .offset = o, .n_offsets = n};
+    struct insert a = {.m = m, .hw = hw, .activate = activate, .offset = o, .n_offsets = n};
     return write_model(s, &a, e);
 }
 

@@ -104,7 +104,7 @@ START_TEST(the_store_gives_back_what_counts)
     for (uint64_t i = 0; i < 40; i++)
         o[i] = offset(i + 1, (double)i, i < 3 ? 4 : 9);
     ck_assert_int_eq(st_model_reserve(sf_store, &m.id, &e), 0);
-    ck_assert_int_eq(st_model_insert_with(sf_store, &m, false, o, 40, &e), 0);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, 0, false, o, 40, &e), 0);
     r = sf_reader();
     ck_assert_int_eq(td_offsets_load(r, m.id, &t, &calibration, &e), 0);
     ck_assert_int_eq(calibration, 0);

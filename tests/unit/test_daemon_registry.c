@@ -467,6 +467,41 @@ START_TEST(a_model_for_deleted_hardware_is_not_for_its_successor)
 }
 END_TEST
 
+/* Stands in for the C library's: a weights file takes its name by it, in the middle of a publication. */
+static void (*before_rename)(void);
+
+int rename(const char *from, const char *to)
+{
+    if (before_rename != NULL)
+        before_rename();
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static void register_anew(void)
+{
+    before_rename = NULL;
+    ck_assert_int_eq(st_hardware_delete(sf_store, "a", true, NULL), 0);
+    sf_hardware("a", "cpu", "cpu");
+}
+
+START_TEST(nor_is_it_when_the_hardware_is_deleted_during_the_publication)
+{
+    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
+    struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
+    struct tm_provenance p = {0};
+    struct st_model row = {.role = "ac", .owner = "a", .state = "published"};
+    struct tp_err e = {0};
+
+    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
+    before_rename = register_anew;
+    ck_assert_int_eq(td_registry_publish(registry, m, &p, &row, sf_hardware_id("a"), true, &e), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert(before_rename == NULL);
+    ck_assert_int_eq(files(false), 0);
+    ck_assert_int_eq(answers("a", "active"), -TP_E_NO_MODEL);
+    ck_assert_int_eq(active_in_store("a"), 0);
+}
+END_TEST
+
 START_TEST(a_holder_keeps_its_snapshot_through_swaps_and_deletion)
 {
     int64_t first = publish("ac", "a", 1, true);
@@ -604,6 +639,7 @@ int main(void)
     tcase_add_test(t, a_peek_sees_hardware_once_it_was_asked_for_and_until_it_changes);
     tcase_add_test(t, a_deletion_spares_the_model_of_hardware_that_is_registered_again);
     tcase_add_test(t, a_model_for_deleted_hardware_is_not_for_its_successor);
+    tcase_add_test(t, nor_is_it_when_the_hardware_is_deleted_during_the_publication);
     tcase_add_test(t, a_holder_keeps_its_snapshot_through_swaps_and_deletion);
     tcase_add_test(t, hardware_is_cached_until_it_changes);
     tcase_add_test(t, more_hardware_than_the_cache_holds_is_found_all_the_same);

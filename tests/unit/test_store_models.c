@@ -265,9 +265,9 @@ START_TEST(offsets_come_with_their_model)
     struct tp_buf b = {0};
     struct tp_err e;
     int calibration;
-    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), 0);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, 0, true, two, 2, &e), 0);
     ck_assert_str_eq(offsets(m.id, &b), "2 aaaa 0.25 6 7\n2 bbbb -0.5 3 5\ncalibration 1");
-    ck_assert_int_eq(st_model_insert_with(sf_store, &k, true, two, 2, &e), -TP_E_BAD_PARAMETER);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &k, 0, true, two, 2, &e), -TP_E_BAD_PARAMETER);
     ck_assert_int_eq(insert(&k, true), 0);
     ck_assert_str_eq(offsets(k.id, &b), "calibration 1");
     ck_assert_int_eq(st_offset_list(reader, 99, print_offset, &b, &calibration, &e), -TP_E_UNKNOWN_MODEL);
@@ -280,8 +280,19 @@ START_TEST(a_refused_model_leaves_no_offsets)
     struct st_model m = model("ac", "x");
     struct tp_err e;
     ck_assert_int_eq(insert(&m, false), 0);
-    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), -TP_E_CONFLICT);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, 0, true, two, 2, &e), -TP_E_CONFLICT);
     ck_assert_int_eq(sf_query("SELECT count(*) FROM task_offset"), 0);
+}
+END_TEST
+
+START_TEST(a_model_is_not_for_hardware_that_only_has_the_name)
+{
+    struct st_model m = model("ac", "x");
+    struct tp_err e;
+    int64_t id = sf_hardware_id("x");
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, id + 1000, true, two, 2, &e), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(sf_query("SELECT count(*) FROM model"), 0);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, id, true, two, 2, &e), 0);
 }
 END_TEST
 
@@ -293,7 +304,7 @@ START_TEST(new_offsets_count_the_calibration_up_and_leave_other_tasks_alone)
     struct tp_err e;
     struct st_model got;
     int calibration = 0;
-    ck_assert_int_eq(st_model_insert_with(sf_store, &m, true, two, 2, &e), 0);
+    ck_assert_int_eq(st_model_insert_with(sf_store, &m, 0, true, two, 2, &e), 0);
     ck_assert_int_eq(st_offset_put(sf_store, m.id, 1, more, 2, &calibration, &e), 0);
     ck_assert_int_eq(calibration, 2);
     ck_assert_str_eq(offsets(m.id, &b), "1 aaaa 0.25 6 7\n1 bbbb 0.75 10 10\n1 cccc 1 5 5\ncalibration 2");
@@ -349,6 +360,7 @@ int main(void)
     tcase_add_test(t, lists_are_newest_first_in_pages_and_filtered);
     tcase_add_test(t, offsets_come_with_their_model);
     tcase_add_test(t, a_refused_model_leaves_no_offsets);
+    tcase_add_test(t, a_model_is_not_for_hardware_that_only_has_the_name);
     tcase_add_test(t, new_offsets_count_the_calibration_up_and_leave_other_tasks_alone);
     tcase_add_test(t, a_kb_has_offsets_for_each_hardware);
     tcase_add_test(t, an_unknown_family_has_no_kb);
