@@ -342,21 +342,6 @@ START_TEST(a_stopped_runner_leaves_its_jobs_interrupted)
 }
 END_TEST
 
-START_TEST(jobs_left_by_a_crash_are_interrupted_at_start)
-{
-    struct st_job row = {.kind = "retrain", .hardware = "a", .state = "running", .created = 1};
-
-    row.params = strdup("{}");
-    ck_assert_int_eq(st_job_insert(sf_store, &row, NULL), 0);
-    td_jobs_free(jobs);
-    ck_assert_int_eq(td_jobs_new(&daemon_, NULL, NULL, &jobs, NULL), 0);
-    ck_assert_int_eq(td_jobs_start(jobs, NULL), 0);
-    ck_assert(has(show(row.id), "\"state\": \"failed\""));
-    ck_assert(has(show(row.id), "\"error\": \"interrupted: "));
-    st_job_clear(&row);
-}
-END_TEST
-
 START_TEST(a_lane_is_busy_while_a_job_of_it_waits_or_runs)
 {
     ck_assert(!td_jobs_lane_busy(jobs, "cpu"));
@@ -638,7 +623,6 @@ int main(void)
     tcase_add_test(t, a_purged_job_ends_without_a_row);
     tcase_add_test(t, too_many_queued_jobs_are_refused);
     tcase_add_test(t, a_stopped_runner_leaves_its_jobs_interrupted);
-    tcase_add_test(t, jobs_left_by_a_crash_are_interrupted_at_start);
     tcase_add_test(t, a_full_disk_does_not_keep_the_runner_from_starting);
     tcase_add_test(t, a_lane_is_busy_while_a_job_of_it_waits_or_runs);
     tcase_add_test(t, a_job_whose_cancellation_is_not_stored_still_runs);

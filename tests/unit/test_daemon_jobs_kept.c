@@ -1,5 +1,5 @@
-/* Jobs that keep a state in a folder: suspended by a stop, resumed at the next start, gone when they end. The job here
- * waits for the test, never for time. */
+/* Jobs over a restart, most of all those that keep a state in a folder: suspended by a stop, resumed at the next start,
+ * gone when they end. The job here waits for the test, never for time. */
 #include "daemon/jobs.h"
 
 #include "daemon/log.h"
@@ -196,6 +196,19 @@ START_TEST(a_folder_without_a_job_is_removed_at_start)
 }
 END_TEST
 
+START_TEST(jobs_left_by_a_crash_without_a_state_are_interrupted_at_start)
+{
+    struct st_job row = {.kind = "retrain", .hardware = "a", .state = "running", .created = 1};
+
+    row.params = strdup("{}");
+    ck_assert_int_eq(st_job_insert(sf_store, &row, NULL), 0);
+    restart();
+    ck_assert(shows(row.id, "\"state\": \"failed\""));
+    ck_assert(shows(row.id, "\"error\": \"interrupted: "));
+    st_job_clear(&row);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("daemon/jobs kept");
@@ -208,6 +221,7 @@ int main(void)
     tcase_add_test(t, a_kept_job_that_a_client_cancelled_does_not_go_on);
     tcase_add_test(t, a_kept_job_whose_cancellation_was_refused_goes_on);
     tcase_add_test(t, a_folder_without_a_job_is_removed_at_start);
+    tcase_add_test(t, jobs_left_by_a_crash_without_a_state_are_interrupted_at_start);
     suite_add_tcase(s, t);
     return sf_main(s);
 }
