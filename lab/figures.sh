@@ -21,7 +21,7 @@ once=:rows:rounds=1
 rdu() {
     name=$1 hw=$2 cells=$out/sampler-$2
     shift 2
-    "$lab" rdu $(logs "$hw") --epochs 8 --out "$cells" --quiet "$@" >"$out/$name.txt"
+    "$lab" rdu $(logs "$hw") --out "$cells" --quiet "$@" >"$out/$name.txt"
     cp "$cells/rdu-pairwise.svg" "$out/$name.svg"
 }
 
@@ -46,12 +46,12 @@ for page; do
         "$lab" ablate $(logs x86-24t) --per-task 100 --epochs 15 --seeds 3 --out "$out/ablations" ;;
     sampler)
         rdu sampler-a100 a100-80 --methods rdu$once,random --seeds 10 --steps 600
-        rdu sampler-x86-5-10 x86-24t --methods rdu$once,random --seeds 5 --steps 800 --budgets 5,10
         rdu sampler-x86 x86-24t --methods rdu$once,random --seeds 3 --steps 800
         rdu sampler-a100-rounds a100-80 --methods rdu,random --seeds 20 --steps 600 --budgets 5,10
-        rdu sampler-x86-rounds x86-24t --methods rdu,random --seeds 5 --steps 800 --budgets 5,10
-        rdu sampler-a100-10 a100-80 --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 5 --steps 600 --budgets 10
-        rdu sampler-x86-10 x86-24t --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 3 --steps 800 --budgets 10 ;;
+        rdu sampler-x86-rounds x86-24t --methods rdu,random,rdu$once --seeds 5 --steps 800 --budgets 5,10
+        rdu sampler-x86-ten x86-24t --methods rdu,random --seeds 10 --steps 800 --budgets 10
+        rdu sampler-a100-10 a100-80 --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 5 --steps 600 --budgets 10 --epochs 8
+        rdu sampler-x86-10 x86-24t --methods rdu$once,random,coreset$once,representative$once,rdu,uncertainty --seeds 3 --steps 800 --budgets 10 --epochs 8 ;;
     distillation)
         "$lab" ckd --data "$data" --budgets 2,5,10,20 --seeds 3 $threads --out "$out/distillation"
         "$lab" ckd --data "$data" --transfers 'a100-80>v100>k80>mi50,x86-24t>host-avx512>host-avx2>host-sse42' --budgets 10 --seeds 3 \
