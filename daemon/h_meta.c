@@ -3,6 +3,7 @@
  * /livez asks whether the control loop turns, /readyz whether a request would be served well now. */
 #include "daemon/handlers.h"
 
+#include "daemon/hcommon.h"
 #include "daemon/jobs.h"
 #include "daemon/log.h"
 #include "daemon/metrics.h"
@@ -129,6 +130,6 @@ void td_h_meta(struct td_request *r)
         TCLD_VERSION, tclfeat_version(TCLFEAT_TCLF_1));
     snprintf(build, sizeof build, "%s %s, %s", COMPILER, __VERSION__, tm_simd_name());
     tp_buf_json_str(&b, build, strlen(build));
-    tp_buf_puts(&b, "}\n");
-    td_reply(r, 200, "application/json", &b);
+    tp_buf_putc(&b, '}');
+    td_reply_json(r, 200, &b);
 }

@@ -9,7 +9,6 @@
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/select_pool.h"
-#include "proto/number.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -21,33 +20,23 @@
 #define CHOSEN 0.95
 
 /* ---- parameters ---- */
-/* As it was given, where 15 digits tell it (0.1); the job reads it again, so it must come back the same. */
-static void put_number(struct tp_buf *out, const char *key, double v)
-{
-    char text[TP_NUM_TEXT + 1];
-    double back = 0;
-
-    tp_buf_puts(out, key);
-    for (int digits = 15; digits <= 17; digits++) {
-        size_t n = tp_num_format(text, v, digits, digits);
-        if (digits == 17 || (tp_num_parse(text, n, &back) == 0 && back == v)) {
-            tp_buf_put(out, text, n);
-            return;
-        }
-    }
-}
-
 void td_select_params_write(const struct td_select_params *p, struct tp_buf *out)
 {
     tp_buf_printf(out, "{\"method\": \"%s\", ", ts_method_name(p->method));
-    if (p->budget > 0)
+    /* the job reads these again, so they come back the same */
+    if (p->budget > 0) {
         tp_buf_printf(out, "\"budget\": %lld", (long long)p->budget);
-    else
-        put_number(out, "\"fraction\": ", p->fraction);
+    } else {
+        tp_buf_puts(out, "\"fraction\": ");
+        tp_buf_json_exact(out, p->fraction);
+    }
     if (p->weighted) {
-        put_number(out, ", \"weights\": {\"r\": ", p->r);
-        put_number(out, ", \"d\": ", p->d);
-        put_number(out, ", \"u\": ", p->u);
+        tp_buf_puts(out, ", \"weights\": {\"r\": ");
+        tp_buf_json_exact(out, p->r);
+        tp_buf_puts(out, ", \"d\": ");
+        tp_buf_json_exact(out, p->d);
+        tp_buf_puts(out, ", \"u\": ");
+        tp_buf_json_exact(out, p->u);
         tp_buf_putc(out, '}');
     }
     tp_buf_printf(out, ", \"seed\": %lld}", (long long)p->seed);

@@ -206,3 +206,14 @@ void tp_buf_json_num(struct tp_buf *b, double v, int digits)
     if (w != NULL)
         b->n += tp_num_format(w, v, digits, digits);
 }
+
+void tp_buf_json_exact(struct tp_buf *b, double v)
+{
+    if (!isfinite(v)) {
+        tp_buf_put(b, "null", 4);
+        return;
+    }
+    char *w = tp_buf_grow(b, TP_NUM_TEXT);
+    if (w != NULL)
+        b->n += tp_num_shortest(w, v, 17);
+}

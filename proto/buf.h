@@ -28,5 +28,7 @@ void tp_buf_json_str(struct tp_buf *b, const char *s, size_t n);
 void tp_buf_tvm_str(struct tp_buf *b, const char *s, size_t n);
 /* A double as JSON with `digits` significant digits (%.{digits}g); NaN and infinities become null. */
 void tp_buf_json_num(struct tp_buf *b, double v, int digits);
+/* The same with the fewest digits that read back as v: 0.1 stays 0.1. */
+void tp_buf_json_exact(struct tp_buf *b, double v);
 
 #endif

@@ -18,13 +18,7 @@ enum { REPR_FIXED = 16 };
 static void put_real(struct tp_buf *out, double v)
 {
     char text[TP_NUM_TEXT];
-    size_t n = 0;
-    for (int digits = 1; digits <= 17; digits++) {
-        double back = 0;
-        n = tp_num_format(text, v, digits, REPR_FIXED);
-        if (tp_num_parse(text, n, &back) == 0 && back == v)
-            break;
-    }
+    const size_t n = tp_num_shortest(text, v, REPR_FIXED);
     tp_buf_put(out, text, n);
     if (memchr(text, '.', n) == NULL && memchr(text, 'e', n) == NULL)
         tp_buf_put(out, ".0", 2);

@@ -213,3 +213,15 @@ size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed)
     }
     return (size_t)(w - out);
 }
+
+size_t tp_num_shortest(char out[TP_NUM_TEXT], double v, int fixed)
+{
+    size_t n = 0;
+    for (int digits = 1; digits <= 17; digits++) {
+        double back = 0;
+        n = tp_num_format(out, v, digits, fixed);
+        if (tp_num_parse(out, n, &back) == 0 && back == v)
+            break;
+    }
+    return n;
+}

@@ -19,5 +19,7 @@ int tp_num_parse(const char *s, size_t n, double *out);
 /* A finite v with `digits` significant digits, 1..17, trailing zeros dropped; from 10^fixed on (and below 1e-4) with an
  * exponent. fixed = digits prints what printf("%.{digits}g") does. Not NUL-terminated; returns the length. */
 size_t tp_num_format(char out[TP_NUM_TEXT], double v, int digits, int fixed);
+/* The same with the fewest digits that tp_num_parse() reads back as v. */
+size_t tp_num_shortest(char out[TP_NUM_TEXT], double v, int fixed);
 
 #endif

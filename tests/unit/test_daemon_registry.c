@@ -486,15 +486,11 @@ static void register_anew(void)
 
 START_TEST(nor_is_it_when_the_hardware_is_deleted_during_the_publication)
 {
-    struct tm_hyper h = tm_hyper_default(TCLFEAT_TCLF_1);
-    struct tm_model *m = tm_model_new(TCLFEAT_TCLF_1, &h, 1);
-    struct tm_provenance p = {0};
-    struct st_model row = {.role = "ac", .owner = "a", .state = "published"};
     struct tp_err e = {0};
+    int64_t id;
 
-    ck_assert_int_eq(st_model_reserve(sf_store, &row.id, &e), 0);
     before_rename = register_anew;
-    ck_assert_int_eq(td_registry_publish(registry, m, &p, &row, sf_hardware_id("a"), true, &e), -TP_E_UNKNOWN_HARDWARE);
+    ck_assert_int_eq(try_publish("ac", "a", 1, true, &id, &e), -TP_E_UNKNOWN_HARDWARE);
     ck_assert(before_rename == NULL);
     ck_assert_int_eq(files(false), 0);
     ck_assert_int_eq(answers("a", "active"), -TP_E_NO_MODEL);

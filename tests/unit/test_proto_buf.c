@@ -109,10 +109,28 @@ START_TEST(numbers_without_a_json_form_become_null)
 }
 END_TEST
 
+START_TEST(exact_numbers_have_the_fewest_digits_that_read_back)
+{
+    struct tp_buf b = {0};
+
+    tp_buf_json_exact(&b, 0.1);
+    same(&b, "0.1");
+    tp_buf_json_exact(&b, 0.1 + 0.2);
+    same(&b, "0.30000000000000004");
+    tp_buf_json_exact(&b, 10);
+    same(&b, "10");
+    tp_buf_json_exact(&b, 1e-300);
+    same(&b, "1e-300");
+    tp_buf_json_exact(&b, NAN);
+    same(&b, "null");
+    tp_buf_free(&b);
+}
+END_TEST
+
 int main(void)
 {
     return RUN("proto/buf", appends_follow_each_other_over_many_growths, printf_text_longer_than_its_scratch_is_whole,
                an_impossible_size_sets_oom_and_later_appends_do_nothing, integers_print_over_the_whole_range,
                json_strings_escape_what_must_be_and_mend_bad_utf8, tvm_strings_escape_five_characters_only,
-               numbers_without_a_json_form_become_null);
+               numbers_without_a_json_form_become_null, exact_numbers_have_the_fewest_digits_that_read_back);
 }
